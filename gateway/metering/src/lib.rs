@@ -1,0 +1,14 @@
+//! Metering: what was observed of the tenants' GPUs, and the mirror that quotes read it from.
+//!
+//! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
+//! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
+//!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
+//!
+//! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
+//! here decides only whether a text that is no plain decimal is a blank reading.
+
+pub mod mirror;
+pub mod snapshot;
+
+#[cfg(test)]
+mod samples;

@@ -1,0 +1,167 @@
+//! Snapshots: windowed statistics of one tenant's GPUs on one node at one moment (SPEC §6).
+//!
+//! [`WireSnapshot`] is what an agent sends (SHAPES, `POST /v1/usage-snapshots`); [`Snapshot`] proves that it was
+//! checked: `Snapshot::try_from(wire)` tells every violation at once. A reading that cannot be one (a blank sentinel,
+//! NaN, a share over 1) is no violation: it is dropped and counted, as if the device had not reported it.
+
+mod intake;
+mod reading;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use farebox_pricing::usage::{StatQuality, Window};
+use jiff::Timestamp;
+use rust_decimal::Decimal;
+
+pub use wire::{
+    WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
+    WireSnapshot, WireWindows,
+};
+
+/// Most µs of held GPU-time, and most mJ, that a counter or window may state: over 30,000 GPU-years. A limit, so that
+/// merging stays exact.
+pub const MAX_COUNTER: u64 = 1_000_000_000_000_000_000;
+
+/// A checked snapshot.
+///
+/// INVARIANT: every decimal in it is at least 0 and under 10¹⁵, shares of 1 are at most 1, and every µs value is at
+/// most [`MAX_COUNTER`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    pub node: String,
+    pub boot_epoch: BootEpoch,
+    /// Counts up within a boot epoch.
+    pub seq: u64,
+    /// By the agent's clock.
+    pub observed_at: Timestamp,
+    /// True where the agent's health is `ok`.
+    pub healthy: bool,
+    /// Sorted, each once.
+    pub reasons: Vec<String>,
+    pub tenant: String,
+    pub job: Option<String>,
+    pub gpu_model: String,
+    /// Σ of the devices' shares, in GPUs (or MIG instances); above 0.
+    pub device_shares: Decimal,
+    /// True where a device is a MIG instance.
+    pub mig: bool,
+    pub windows: BTreeMap<Window, BTreeMap<String, MetricWindow>>,
+    pub counters: Counters,
+    /// Readings that could not be ones, and so are absent here.
+    pub dropped_readings: u64,
+}
+
+impl Snapshot {
+    /// The statistics of one metric in one window.
+    pub fn metric(&self, window: Window, metric: &str) -> Option<&MetricWindow> {
+        self.windows.get(&window)?.get(metric)
+    }
+
+    /// Held GPU-time in a window, µs: the metric's own, else the counter's (SHAPES).
+    pub fn held_us(&self, window: Window, metric: &str) -> u64 {
+        self.metric(window, metric).and_then(|found| found.held_us).unwrap_or(self.counters.held_us)
+    }
+}
+
+/// One metric in one window. What the device did not report is `None`, never 0. Utilisations are shares of 1, other
+/// metrics in the unit that their name ends in (`mem_used_bytes`, `power_w`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricWindow {
+    /// Time-weighted.
+    pub mean: Option<Decimal>,
+    pub p50: Option<Decimal>,
+    pub p95: Option<Decimal>,
+    pub min: Option<Decimal>,
+    pub max: Option<Decimal>,
+    /// Observed ÷ held GPU-time, 0 to 1. Unknown counts as nothing observed.
+    pub coverage: Option<Decimal>,
+    pub quality: StatQuality,
+    /// Held GPU-time in the window, µs.
+    pub held_us: Option<u64>,
+}
+
+/// Totals since the agent's boot epoch or the job's start, whichever is later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// GPU-time held, µs: a held second on two GPUs counts 2,000,000.
+    pub held_us: u64,
+    /// GPU-time busy, µs.
+    pub busy_us: Option<u64>,
+    /// Energy, mJ.
+    pub energy_mj: Option<u64>,
+}
+
+/// Names one run of an agent; a later run has a later epoch.
+///
+/// Digits compare as a number and RFC 3339 times as instants, so that `10` follows `9` and `…:00.5Z` follows `…:00Z`;
+/// other texts compare by bytes. Numbers come before instants and instants before texts: whatever an agent mixes, the
+/// order is total, and which snapshot is the newest does not depend on the order of arrival.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BootEpoch {
+    Number(u128),
+    Instant(Timestamp),
+    Text(String),
+}
+
+/// One thing that is wrong with a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// JSON Pointer into the snapshot: `/windows/7d/gpu_util/mean`.
+    pub pointer: String,
+    pub code: ViolationCode,
+    /// For a person: what was sent and what to do.
+    pub detail: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViolationCode {
+    UnsupportedSchema,
+    /// Text that is empty, too long or not of the asked form.
+    InvalidText,
+    InvalidTimestamp,
+    /// Not a plain decimal or integer.
+    InvalidNumber,
+    OutOfRange,
+    TooFew,
+    TooMany,
+    /// Σ of the shares of one device is over 1.
+    SharesOverDevice,
+    InvalidHistogram,
+}
+
+impl ViolationCode {
+    /// The `code` in a problem's `errors`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnsupportedSchema => "unsupported_schema",
+            Self::InvalidText => "invalid_text",
+            Self::InvalidTimestamp => "invalid_timestamp",
+            Self::InvalidNumber => "invalid_number",
+            Self::OutOfRange => "out_of_range",
+            Self::TooFew => "too_few",
+            Self::TooMany => "too_many",
+            Self::SharesOverDevice => "shares_over_device",
+            Self::InvalidHistogram => "invalid_histogram",
+        }
+    }
+}
+
+/// Everything that is wrong with a snapshot; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidSnapshot {
+    pub violations: Vec<Violation>,
+}
+
+impl fmt::Display for InvalidSnapshot {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the snapshot has {} violation(s)", self.violations.len())?;
+        match self.violations.first() {
+            Some(first) => write!(out, ", first at `{}`: {}", first.pointer, first.detail),
+            None => Ok(()),
+        }
+    }
+}
