@@ -1,0 +1,46 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each target does its own set-up.
+
+WASM_TARGET := wasm32-unknown-unknown
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+FAREBOX := $(TARGET_DIR)/debug/farebox
+CARGO_DENY_VERSION := ^0.18
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench policies farebox fmt wasm-target cargo-deny
+
+help: ## what there is to make
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: policies ## serve the fixtures, show one quote, go on serving (ARGS="--listen 127.0.0.1:9000")
+	$(FAREBOX) demo $(ARGS)
+
+test: wasm-target ## every test: rooms, properties, policies, real servers
+	cargo test --workspace --no-fail-fast
+
+check: wasm-target cargo-deny ## formatting, lints, docs, licences
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	cargo deny --log-level error check --hide-inclusion-graph bans licenses sources
+
+bench: policies ## what the sandbox costs, beside the native twin (docs/performance.md)
+	cargo bench -p farebox-tests
+
+policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
+	rm -rf target/policies
+	$(FAREBOX) policy build policies/*
+
+# The tests are built with it: cargo would otherwise choose other features of the dependencies for `make test`, and build
+# them all once more.
+farebox: wasm-target
+	cargo build --workspace --bins --tests
+
+fmt: ## format everything
+	cargo fmt --all
+
+# Automatic installation of targets may be switched off, so it is asked for by name.
+wasm-target:
+	@rustup target list --installed | grep -qx $(WASM_TARGET) || rustup target add $(WASM_TARGET)
+
+cargo-deny:
+	@cargo deny --version >/dev/null 2>&1 || cargo install cargo-deny --locked --version '$(CARGO_DENY_VERSION)'

@@ -1,0 +1,48 @@
+//! What is wrong with the files of a catalogue, each problem with its place.
+
+use std::fmt;
+
+/// One problem of one file. Shown as `plans/gpu-standard.toml:12:5: sentence`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub struct CatalogProblem {
+    /// Below its directory: `plans/gpu-standard.toml`, `policies/isolation.wasm`.
+    pub path: String,
+    /// `None` where the file has no lines: a policy, or a file that cannot be read.
+    pub place: Option<Place>,
+    /// JSON Pointer into the document.
+    pub pointer: String,
+    pub message: String,
+}
+
+/// Both from 1; `column` counts characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl CatalogProblem {
+    /// A problem of a file as a whole.
+    pub(super) fn of_file(path: impl Into<String>, message: &str) -> Self {
+        Self { path: path.into(), place: None, pointer: String::new(), message: printable(message) }
+    }
+
+    pub(super) fn at(path: &str, place: Place, pointer: &str, message: &str) -> Self {
+        Self { path: path.to_owned(), place: Some(place), pointer: pointer.to_owned(), message: printable(message) }
+    }
+}
+
+impl fmt::Display for CatalogProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, place, message, .. } = self;
+        match place {
+            Some(Place { line, column }) => write!(formatter, "{path}:{line}:{column}: {message}"),
+            None => write!(formatter, "{path}: {message}"),
+        }
+    }
+}
+
+/// Documents and policies wrote parts of a message: no control character of theirs reaches a terminal.
+fn printable(message: &str) -> String {
+    message.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+}

@@ -1,0 +1,75 @@
+//! Who pays, and by which plans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use farebox_pricing::currency::Currency;
+use farebox_pricing::policy::Fact;
+
+use super::PlanVersion;
+use super::document::Document;
+use super::findings::Findings;
+use super::problem::CatalogProblem;
+use super::shelf::Shelf;
+use super::wire::WireTenant;
+use crate::schema::child;
+
+/// Characters of an attribute's value.
+const MAX_VALUE: usize = 200;
+
+/// A billing tenant.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// A plan's name by currency code, also where that plan cannot be priced under.
+    pub plans: BTreeMap<String, String>,
+    /// `tenant.*`, in the order of their keys.
+    pub facts: Vec<Fact>,
+}
+
+/// Reads a tenant. A plan that is not there is a problem of that currency only.
+pub(super) fn read(
+    document: &Document,
+    wire: WireTenant,
+    plans: &Shelf<Arc<PlanVersion>>,
+) -> (Option<Tenant>, Vec<CatalogProblem>) {
+    let mut findings = Findings::of(document);
+    // Nothing is reckoned in a tenant's own time yet: its zone is only checked.
+    findings.time_zone("/time_zone", &wire.time_zone);
+    let mut facts = Vec::with_capacity(wire.attributes.len());
+    for (key, value) in wire.attributes {
+        let pointer = child("/attributes", &key);
+        if !is_word(&key) {
+            let problem = findings.document.key_problem(&pointer, format!("`{key}` is not a lower-case word"));
+            findings.problems.push(problem);
+        } else if value.is_empty() || value.chars().count() > MAX_VALUE || value.chars().any(char::is_control) {
+            findings
+                .wrong(&pointer, format!("must have 1 to {MAX_VALUE} characters, none of them a control character"));
+        }
+        facts.push(Fact::new(format!("tenant.{key}"), value));
+    }
+    let is_sound = findings.problems.is_empty();
+    let mut by_currency = BTreeMap::new();
+    for (code, plan) in wire.plans {
+        let Some(currency) = findings.currency(&child("/plans", &code), &code) else { continue };
+        check_plan(&mut findings, currency, plans.get(&plan));
+        by_currency.insert(code, plan);
+    }
+    let tenant = is_sound.then_some(Tenant { plans: by_currency, facts });
+    (tenant, findings.problems)
+}
+
+/// That the plan is there and in this currency.
+fn check_plan(findings: &mut Findings<'_>, currency: Currency, plan: Result<&Arc<PlanVersion>, String>) {
+    let message = match plan {
+        Ok(found) if found.plan.currency == currency => return,
+        Ok(found) => format!("plan `{}` is in {}, not in {currency}", found.plan.name, found.plan.currency),
+        Err(message) => message,
+    };
+    findings.wrong(&child("/plans", currency.code()), message);
+}
+
+fn is_word(key: &str) -> bool {
+    key.starts_with(|first: char| first.is_ascii_lowercase())
+        && key.len() <= 64
+        && key.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
+}

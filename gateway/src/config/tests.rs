@@ -1,0 +1,358 @@
+//! Defaults, the example, where each setting can come from, and everything that can be wrong with one.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+const KEY: (&str, &str) = ("FAREBOX_TOKENS_KEYS", "k:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
+
+/// A file of its own, gone at the end.
+struct File(PathBuf);
+
+impl File {
+    fn new(text: &str) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("farebox-config-{}-{count}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn load(file: Option<&Path>, environment: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
+    Config::load(file, environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+}
+
+/// The errors of a file beside a usable key, one on a line, its own name taken out.
+fn errors_of(text: &str, environment: &[(&str, &str)]) -> String {
+    let file = File::new(text);
+    let environment: Vec<_> = environment.iter().copied().chain([KEY]).collect();
+    let errors = load(Some(&file.0), &environment).unwrap_err();
+    errors.to_string().replace(&file.0.display().to_string(), "f.toml")
+}
+
+fn defaults() -> Config {
+    load(None, &[KEY]).unwrap()
+}
+
+#[test]
+fn defaults_are_complete_but_for_a_key() {
+    let config = defaults();
+    assert_eq!(config.listen, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(config.metrics_listen, None);
+    assert_eq!(config.policies_dir, PathBuf::from("data/policies"));
+    assert_eq!(config.http.body_limit_bytes, 1_048_576);
+    assert_eq!(config.http.serving, serving::Limits::standard());
+    assert_eq!(config.mirror, MirrorLimits::default());
+    assert_eq!(config.sandbox.memory_bytes, farebox_sandbox::Limits::standard().memory_bytes);
+    let error = load(None, &[]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`tokens.keys` has no key; add one under `[[tokens.keys]]`, or set `FAREBOX_TOKENS_KEYS` to `id:secret` (`openssl rand -base64 32` makes a secret)"
+    );
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../farebox.example.toml")
+}
+
+#[test]
+fn the_example_states_the_defaults() {
+    let config = load(Some(&example()), &[KEY]).unwrap();
+    assert_eq!(format!("{config:#?}"), format!("{:#?}", defaults()));
+}
+
+#[test]
+fn the_example_names_every_setting_and_what_is_commented_out_in_it_works() {
+    // Without its marks, a comment that reads like a setting or a table is one.
+    let is_setting = |line: &str| line.contains(" = ") && !line.contains("FAREBOX_") || line.starts_with("[[");
+    let text = fs::read_to_string(example()).unwrap();
+    let uncommented: Vec<_> = text
+        .lines()
+        .map(|line| line.strip_prefix("# ").filter(|comment| is_setting(comment)).unwrap_or(line))
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.replace("/run/secrets/farebox-2026-12", "SECRET_FILE"))
+        .collect();
+    let secret_file = File::new(SECRET);
+    let text = uncommented.join("\n").replace("SECRET_FILE", &secret_file.0.display().to_string());
+    let file = File::new(&text);
+    let config = load(Some(&file.0), &[]).unwrap();
+    assert_eq!(config.metrics_listen, Some("127.0.0.1:9090".parse().unwrap()));
+    assert_eq!(config.quotes.workers, 2);
+    // A value that no setting takes, for each line: what is not named in the example would be missing here.
+    let count = text.lines().filter(|line| line.contains(" = ")).count();
+    let broken: String = text
+        .lines()
+        .map(|line| line.split_once(" = ").map_or(line.to_owned(), |(name, _)| format!("{name} = true")) + "\n")
+        .collect();
+    let named: Vec<_> = {
+        let file = File::new(&broken);
+        let errors = load(Some(&file.0), &[]).unwrap_err();
+        errors.iter().map(|error| error.to_string()).collect()
+    };
+    assert_eq!(named.len(), count - 1, "one for each setting, and one for the key: {named:#?}");
+}
+
+#[test]
+fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
+    let settings = [
+        ("listen", "\"0.0.0.0:1\""),
+        ("metrics.listen", "\"[::1]:2\""),
+        ("data_dir", "\"d\""),
+        ("policies_dir", "\"p\""),
+        ("tokens.issuer", "\"i\""),
+        ("sandbox.evaluate_fuel", "123456"),
+        ("sandbox.memory_bytes", "2097152"),
+        ("quotes.kept", "3"),
+        ("quotes.workers", "4"),
+        ("quotes.queue", "5"),
+        ("http.body_limit_bytes", "2048"),
+        ("http.header_read_timeout", "\"1500ms\""),
+        ("http.body_read_timeout", "\"6s\""),
+        ("http.request_timeout", "\"16s\""),
+        ("http.write_timeout", "\"8s\""),
+        ("http.max_connections", "9"),
+        ("http.drain_timeout", "\"9s\""),
+        ("mirror.retention", "\"11m\""),
+        ("mirror.snapshots", "12"),
+        ("log.format", "\"text\""),
+        ("log.level", "\"debug\""),
+    ];
+    let text: String = settings.iter().map(|(path, value)| format!("{path} = {value}\n")).collect();
+    let file = File::new(&text);
+    let from_file = format!("{:#?}", load(Some(&file.0), &[KEY]).unwrap());
+    let names: Vec<_> = settings
+        .iter()
+        .map(|(path, value)| {
+            let name = format!("FAREBOX_{}", path.replace('.', "_").to_ascii_uppercase());
+            (name, value.trim_matches('"').to_owned())
+        })
+        .collect();
+    let all: Vec<_> = names.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([KEY]).collect();
+    assert_eq!(format!("{:#?}", load(None, &all).unwrap()), from_file);
+    let example = example();
+    assert_eq!(format!("{:#?}", load(Some(&example), &all).unwrap()), from_file, "the environment is above the file");
+    for (name, value) in &names {
+        let alone = format!("{:#?}", load(None, &[KEY, (name.as_str(), value.as_str())]).unwrap());
+        assert_ne!(alone, format!("{:#?}", defaults()), "{name} changes nothing");
+    }
+}
+
+#[test]
+fn the_policies_lie_in_the_data_directory_unless_said_otherwise() {
+    let config = load(None, &[KEY, ("FAREBOX_DATA_DIR", "/srv/f")]).unwrap();
+    assert_eq!(config.policies_dir, PathBuf::from("/srv/f/policies"));
+}
+
+#[test]
+fn all_errors_are_told_at_once_with_their_places() {
+    let text = "\
+listen = \"localhost\"
+dta_dir = \"d\"
+
+[http]
+max_connections = 0
+body_read_timeout = 5
+  header_read_timeout = \"soon\"
+\"größe\" = 1
+
+[log]
+level = \"loud\"
+";
+    let environment = [("FAREBOX_QUOTES_QUEUE", "-1"), ("FAREBOX_HTTP_MAX", "1"), ("PATH", "/bin")];
+    assert_eq!(
+        errors_of(text, &environment),
+        "\
+f.toml:1:10: `listen` is `localhost`; give an address with a port, like `127.0.0.1:8080`
+f.toml:2:1: `dta_dir` is not a setting; `farebox.example.toml` lists them all
+f.toml:5:19: `http.max_connections` is `0`; give a whole number from 1 to 1000000
+f.toml:6:21: `http.body_read_timeout` is of type integer; give a duration from `100ms` to `1m`, like `10s`
+f.toml:7:25: `http.header_read_timeout` is `soon`; give a duration from `100ms` to `1m`, like `10s`
+f.toml:8:1: `http.größe` is not a setting; `farebox.example.toml` lists them all
+f.toml:11:9: `log.level` is `loud`; give `error` or `warn` or `info` or `debug` or `trace`
+FAREBOX_HTTP_MAX: `FAREBOX_HTTP_MAX` is not a setting; `farebox.example.toml` lists them all
+FAREBOX_QUOTES_QUEUE: `quotes.queue` is `-1`; give a whole number from 1 to 100000"
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    assert!(errors_of("http = { \"größe\" = 1, queue = 1 }\n", &[]).contains("f.toml:1:23: `http.queue`"));
+}
+
+#[test]
+fn broken_toml_is_placed_and_the_rest_is_still_checked() {
+    let errors = errors_of(
+        "listen = \ndata_dir = \"d\"\ndata_dir = \"e\"\n[http]\nqueue = 1\n",
+        &[("FAREBOX_LOG_LEVEL", "loud")],
+    );
+    assert!(errors.contains("f.toml:1:9: ") || errors.contains("f.toml:1:10: "), "{errors}");
+    assert!(errors.contains("f.toml:3:1: ") && errors.contains("duplicate key"), "{errors}");
+    assert!(errors.contains("`http.queue` is not a setting") && errors.contains("FAREBOX_LOG_LEVEL: "), "{errors}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_error_among_others() {
+    let errors = load(Some(Path::new("/nowhere/f.toml")), &[("FAREBOX_LISTEN", "x")]).unwrap_err().to_string();
+    let lines: Vec<_> = errors.lines().collect();
+    assert_eq!(lines.len(), 3, "{errors}");
+    assert_eq!(lines[0], "/nowhere/f.toml: the configuration file cannot be read: entity not found");
+}
+
+#[test]
+fn tables_that_are_none_of_ours_are_errors_also_when_empty() {
+    assert_eq!(
+        errors_of("[metrics]\n[tokns]\n", &[]),
+        "f.toml:2:2: `tokns` is not a setting; `farebox.example.toml` lists them all"
+    );
+    assert_eq!(
+        errors_of("metrics = 1\nhttp = \"x\"\n", &[]),
+        "f.toml:1:1: `metrics` is not a setting; `farebox.example.toml` lists them all\n\
+         f.toml:2:1: `http` is not a setting; `farebox.example.toml` lists them all"
+    );
+}
+
+#[test]
+fn numbers_and_durations_at_their_edges() {
+    for (value, is_fine) in [
+        ("1", true),
+        ("1000000", true),
+        ("1000001", false),
+        ("0x10", true),
+        ("1_000", true),
+        ("1.0", false),
+        ("\"5\"", false),
+        ("-1", false),
+        ("99999999999999999999999", false),
+        ("true", false),
+    ] {
+        let file = File::new(&format!("http.max_connections = {value}"));
+        assert_eq!(load(Some(&file.0), &[KEY]).is_ok(), is_fine, "{value}");
+    }
+    for value in ["", " 1", "+1", "1 ", "0x10", "1_000", "١"] {
+        assert!(load(None, &[KEY, ("FAREBOX_HTTP_MAX_CONNECTIONS", value)]).is_err(), "`{value}`");
+    }
+    for (value, is_fine) in
+        [("100ms", true), ("99ms", false), ("1m", true), ("61s", false), ("-5s", false), ("5", false)]
+    {
+        let loaded = load(None, &[KEY, ("FAREBOX_HTTP_WRITE_TIMEOUT", value)]);
+        assert_eq!(loaded.is_ok(), is_fine, "{value}");
+    }
+}
+
+#[test]
+fn settings_that_do_not_fit_together() {
+    assert_eq!(
+        errors_of("metrics.listen = \"127.0.0.1:8080\"\nhttp.request_timeout = \"10s\"\n", &[]),
+        "`listen` and `metrics.listen` are both `127.0.0.1:8080`; give metrics a port of their own or leave it out\n\
+         `http.request_timeout` must be longer than `http.body_read_timeout`"
+    );
+    let any_port = [KEY, ("FAREBOX_LISTEN", "127.0.0.1:0"), ("FAREBOX_METRICS_LISTEN", "127.0.0.1:0")];
+    assert!(load(None, &any_port).is_ok(), "port 0 is another port each time");
+}
+
+#[test]
+fn variables_of_others_are_not_ours() {
+    let kubernetes = [
+        KEY,
+        ("FAREBOX_PORT", "tcp://10.0.0.1:80"),
+        ("FAREBOX_PORT_80_TCP_ADDR", "10.0.0.1"),
+        ("FAREBOX_SERVICE_HOST", "10.0.0.1"),
+        ("farebox_listen", "x"),
+    ];
+    assert!(load(None, &kubernetes).is_ok());
+}
+
+// === Keys ===
+
+fn key_errors(keys: &str) -> String {
+    let file = File::new(keys);
+    let errors = load(Some(&file.0), &[]).unwrap_err().to_string();
+    errors.replace(&file.0.display().to_string(), "f.toml")
+}
+
+#[test]
+fn keys_come_from_the_file_from_files_of_their_own_and_from_the_environment() {
+    let secret_file = File::new(&format!("{SECRET}\n"));
+    let text = format!(
+        "[[tokens.keys]]\nid = \"new\"\nsecret_file = {:?}\n[[tokens.keys]]\nid = \"old\"\nsecret = \"{SECRET}\"\n",
+        secret_file.0
+    );
+    let file = File::new(&text);
+    let config = load(Some(&file.0), &[]).unwrap();
+    let shown = format!("{:?}", config.tokens.keys);
+    assert!(shown.contains("signing: TokenKey { id: \"new\"") && shown.contains("retired: [TokenKey { id: \"old\""));
+    let claims = serde_json::json!({ "a": 1 });
+    let from_environment =
+        load(Some(&file.0), &[("FAREBOX_TOKENS_KEYS", &format!("e:{SECRET},new:{SECRET}"))]).unwrap();
+    let token = config.tokens.keys.sign(&claims);
+    assert!(from_environment.tokens.keys.verify(&token).is_ok(), "the same secret from a file and from a variable");
+    assert!(config.tokens.keys.verify(&from_environment.tokens.keys.sign(&claims)).is_err(), "but `e` is new");
+}
+
+#[test]
+fn keys_that_are_wrong_are_placed() {
+    let short = "c2hvcnQtc2VjcmV0";
+    assert_eq!(
+        key_errors(&format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{short}\"\n")),
+        "f.toml:3:10: the secret of token key `a` is not base64 of at least 32 bytes; `openssl rand -base64 32` makes one"
+    );
+    assert_eq!(
+        key_errors("[[tokens.keys]]\nid = \"a\"\nsecret_file = \"/nowhere\"\n"),
+        "f.toml:3:15: the secret file `/nowhere` cannot be read: entity not found"
+    );
+    let expected = "give tables with an `id` and either a `secret` or a `secret_file`";
+    for (keys, error) in [
+        ("[[tokens.keys]]\nid = \"a\"\n", format!("f.toml:1:1: `tokens.keys` is incomplete or doubled; {expected}")),
+        ("tokens.keys = 1\n", format!("f.toml:1:15: `tokens.keys` is of type integer; {expected}")),
+        ("tokens.keys = [\"a\"]\n", format!("f.toml:1:16: `tokens.keys` is of type string; {expected}")),
+        ("tokens.keys = []\n", "f.toml:1:15: there is no token key; give one with an id and a secret".to_owned()),
+        (
+            "tokens.keys = [{ id = 1, secret = \"x\" }]\n",
+            "f.toml:1:23: `tokens.keys.id` is not a string; give a string".to_owned(),
+        ),
+        (
+            "tokens.keys = [{ name = 1 }]\n",
+            "f.toml:1:18: `tokens.keys.name` is not a setting; `farebox.example.toml` lists them all".to_owned(),
+        ),
+    ] {
+        assert_eq!(key_errors(keys), error, "{keys}");
+    }
+    let twice =
+        format!("tokens.keys = [{{ id = \"a\", secret = \"{SECRET}\" }}, {{ id = \"a\", secret = \"{SECRET}\" }}]");
+    assert_eq!(key_errors(&twice), "f.toml:1:15: two token keys have the id `a`; rename one");
+}
+
+#[test]
+fn no_error_and_no_debug_output_shows_a_secret() {
+    let secret = "aHVudGVyMi1odW50ZXIyLWh1bnRlcjItaHVudGVyMg";
+    let bad = [
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}!\"\n"),
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}\n"),
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = '{secret}\"\"\"\n"),
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = {secret}\n"),
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = [\"{secret}\"]\n"),
+        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}\"\nsecret_file = \"x\"\n"),
+        format!("tokens.keys = \"{secret}\"\n"),
+        format!("tokens.keys = [\"{secret}\"]\n"),
+    ];
+    for text in bad {
+        let file = File::new(&text);
+        let errors = load(Some(&file.0), &[]).unwrap_err();
+        assert!(!format!("{errors} {errors:?}").contains("aHVudGVyMi"), "{errors}");
+    }
+    for value in [secret.to_owned(), format!("a:{secret}!"), format!("k:{SECRET},{secret}")] {
+        let errors = load(None, &[("FAREBOX_TOKENS_KEYS", &value)]).unwrap_err();
+        assert!(!format!("{errors} {errors:?}").contains("aHVudGVyMi"), "{errors}");
+        assert!(errors.to_string().starts_with("FAREBOX_TOKENS_KEYS: "), "{errors}");
+    }
+    assert!(!format!("{:?}", defaults()).contains("MDEyMzQ1"));
+}

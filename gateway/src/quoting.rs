@@ -1,0 +1,100 @@
+//! The road: every quote goes down it, top to bottom, once.
+//!
+//! ```text
+//! JSON ─intake→ QuoteRequest ─catalog→ Offer ─usage→ PricedInput ─price──────────────────────→ Settled ─ledger→ Quote
+//!       400/422         plan, price book    mirror, no I/O      one fresh sandbox     guards,         id, token,
+//!                                                               instance per step     one rounding    expiry
+//! ```
+//!
+//! Each arrow is a type that proves the step before it happened.
+
+mod identifiers;
+mod issuing;
+mod messages;
+mod token_claims;
+
+use std::sync::Arc;
+
+use farebox_metering::mirror::{Mirror, UsageQuery};
+use farebox_pricing::offer::{LineUsage, OfferedItem};
+use farebox_pricing::pipeline::PricingError;
+use farebox_pricing::plan::Plan;
+use farebox_pricing::price::price;
+use farebox_pricing::usage::{StatKey, judge};
+use farebox_sandbox::Session;
+use jiff::Timestamp;
+
+use crate::catalog::{Catalog, OfferError, Resolved};
+use crate::intake::{Accepted, Intake, IntakeError};
+use crate::ledger::{Quote, RecentQuotes};
+use crate::token::TokenKeys;
+use messages::Said;
+
+/// What the road leads through.
+#[derive(Debug)]
+pub(crate) struct Road {
+    pub intake: Intake,
+    pub catalog: Catalog,
+    pub mirror: Mirror,
+    pub quotes: RecentQuotes,
+    pub issuer: Issuer,
+}
+
+/// Who issues quotes, as their tokens say.
+#[derive(Debug)]
+pub(crate) struct Issuer {
+    /// `iss`
+    pub name: String,
+    pub keys: TokenKeys,
+    /// Hash of the sandbox engine and its settings: the same inputs cost the same fuel only under the same one.
+    pub engine: String,
+}
+
+/// Where the road ends without a quote.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum QuotingError {
+    #[error(transparent)]
+    Intake(#[from] IntakeError),
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    #[error("tenant `{tenant}` gets no price under plan `{plan}`")]
+    Pricing { plan: String, tenant: String, source: Box<PricingError> },
+    #[error("the quote cannot be issued")]
+    Issuing(#[from] issuing::IssuingError),
+}
+
+impl Road {
+    /// Prices the request in `body` as of `now` and issues the quote.
+    pub(crate) fn quote(&self, body: &[u8], now: Timestamp) -> Result<Arc<Quote>, QuotingError> {
+        let Accepted { request, body } = self.intake.read(body)?;
+
+        // The version is taken here, once, and kept to the end.
+        let Resolved { version, offer, notes } = self.catalog.resolve(&request, now)?;
+        let input = offer.with_usage(|item| self.usage_of(&request.tenant_id, item, &version.plan, now));
+
+        let settled = price(&input, &mut Session::new(&version.policies)).map_err(|source| QuotingError::Pricing {
+            plan: version.plan.name.clone(),
+            tenant: request.tenant_id.clone(),
+            source: Box::new(source),
+        })?;
+
+        let messages = messages::of(Said { offer: &notes, input: &input, settled: &settled });
+        let priced = issuing::Priced { request, body, input, settled, messages };
+        let quote = Arc::new(issuing::issue(priced, &self.issuer)?);
+        self.quotes.keep(Arc::clone(&quote));
+        Ok(quote)
+    }
+
+    /// What the mirror knows of the GPUs behind an item, and how much of it the plan lets count. No I/O.
+    fn usage_of(&self, tenant: &str, item: &OfferedItem, plan: &Plan, now: Timestamp) -> LineUsage {
+        let mut keys: Vec<StatKey> = plan.stats_read().cloned().collect();
+        if keys.is_empty() {
+            keys.push(plan.shown_stat());
+        }
+        let hard_stale_ms = plan.usage.hard_stale_ms;
+        let query = UsageQuery { tenant, gpu_model: &item.gpu_model, keys: &keys, hard_stale_ms, now };
+        let observation = self.mirror.observe(&query);
+        let judged = judge(observation.as_ref(), &plan.usage);
+        LineUsage { observation, judged }
+    }
+}

@@ -1,0 +1,150 @@
+//! JSON Schemas of the wire types, and all violations of a document at once.
+//!
+//! A wire type derives its schema (`utoipa::ToSchema`); the same schema is published in the OpenAPI document and checked
+//! here, so that the two cannot drift apart.
+
+mod decimal;
+
+use std::collections::BTreeMap;
+
+use farebox_pricing::exact;
+use jsonschema::Validator;
+use jsonschema::error::{ValidationError, ValidationErrorKind};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+pub use decimal::WireDecimal;
+
+/// One thing that is wrong with a document. `pointer` is a JSON Pointer into it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+pub struct Violation {
+    pub pointer: String,
+    pub code: String,
+    pub detail: String,
+}
+
+impl Violation {
+    pub fn new(pointer: impl Into<String>, code: &str, detail: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), code: code.to_owned(), detail: detail.into() }
+    }
+}
+
+/// The pattern of decimals in the parameter schemas that the SDK derives.
+const SDK_DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
+/// Most violations that one document is told.
+const MAX_VIOLATIONS: usize = 1_000;
+
+/// The compiled schema of one wire type.
+#[derive(Debug)]
+pub struct Schema {
+    validator: Validator,
+}
+
+/// A schema that cannot be compiled: a defect for our own types, bad input for a policy's.
+#[derive(Debug, thiserror::Error)]
+#[error("the JSON Schema is not usable: {0}")]
+pub struct SchemaError(String);
+
+impl Schema {
+    pub fn of<Wire: ToSchema>() -> Result<Self, SchemaError> {
+        Self::compile(&document_of::<Wire>())
+    }
+
+    /// Compiles a schema document. Remote references are not followed; patterns are matched in linear time.
+    pub fn compile(document: &Value) -> Result<Self, SchemaError> {
+        let options = jsonschema::draft202012::options()
+            .with_pattern_options(jsonschema::PatternOptions::regex())
+            .should_validate_formats(false);
+        let validator = options.build(document).map_err(|error| SchemaError(shorten(&error.to_string())))?;
+        Ok(Self { validator })
+    }
+
+    /// Every violation, in the order of the document; of a document that is wrong all over, the first thousand.
+    pub fn violations(&self, document: &Value) -> Vec<Violation> {
+        self.validator.iter_errors(document).flat_map(|error| violations_of(&error)).take(MAX_VIOLATIONS).collect()
+    }
+}
+
+/// The schema of a wire type as a document of its own, for editors.
+pub fn document_of<Wire: ToSchema>() -> Value {
+    let mut referenced = Vec::new();
+    Wire::schemas(&mut referenced);
+    let components: BTreeMap<_, _> =
+        referenced.into_iter().chain([(Wire::name().into_owned(), Wire::schema())]).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$ref": format!("#/components/schemas/{}", Wire::name()),
+        "components": { "schemas": components },
+    })
+}
+
+/// The violations that an error stands for: one for each member at fault, and those of the branch that was meant.
+fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
+    let path = error.instance_path().to_string();
+    match error.kind() {
+        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected
+            .iter()
+            .map(|name| {
+                let detail = format!("`{}` is not a known field", shorten(name));
+                Violation::new(child(&path, name), "unknown_field", detail)
+            })
+            .collect(),
+        ValidationErrorKind::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            vec![Violation::new(child(&path, name), "required", format!("`{name}` is missing"))]
+        }
+        ValidationErrorKind::Pattern { pattern } if [exact::PATTERN, SDK_DECIMAL].contains(&pattern.as_str()) => {
+            let written = error.instance().as_str().unwrap_or_default();
+            let why = exact::parse(written).map_or_else(|error| error.to_string(), |_| "too many digits".to_owned());
+            vec![Violation::new(path, "not_a_plain_decimal", why)]
+        }
+        ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } => {
+            match meant(context, &path) {
+                Some(branch) => branch.iter().flat_map(violations_of).collect(),
+                None => vec![general(error, path)],
+            }
+        }
+        _ => vec![general(error, path)],
+    }
+}
+
+/// An optional member is "null or this": the branch that was meant is the one that does not merely want another type.
+fn meant<'a>(branches: &'a [Vec<ValidationError<'static>>], path: &str) -> Option<&'a Vec<ValidationError<'static>>> {
+    branches.iter().find(|branch| {
+        !branch.iter().any(|error| {
+            error.instance_path().to_string() == path && matches!(error.kind(), ValidationErrorKind::Type { .. })
+        })
+    })
+}
+
+/// The validator's own sentence; what a caller sent is repeated only where it is short.
+fn general(error: &ValidationError<'_>, path: String) -> Violation {
+    let is_compound = error.instance().is_array() || error.instance().is_object();
+    let sentence = if is_compound { error.masked_with("this value").to_string() } else { error.to_string() };
+    Violation::new(path, &snake_case(error.kind().keyword()), shorten(&sentence))
+}
+
+/// The pointer of a member, its name escaped as RFC 6901 says.
+pub fn child(pointer: &str, name: &str) -> String {
+    format!("{pointer}/{}", shorten(name).replace('~', "~0").replace('/', "~1"))
+}
+
+fn snake_case(keyword: &str) -> String {
+    let mut code = String::with_capacity(keyword.len());
+    for letter in keyword.chars() {
+        if letter.is_ascii_uppercase() {
+            code.push('_');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
+}
+
+/// Callers' own text comes back in messages, but not without end.
+fn shorten(text: &str) -> String {
+    const SHOWN: usize = 200;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}

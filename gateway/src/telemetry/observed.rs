@@ -1,0 +1,66 @@
+//! Numbers that are counted elsewhere and read at each scrape.
+
+use std::fmt;
+
+use farebox_metering::mirror::MirrorCounters;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// The state of the mirror, of the quote store and of the servers at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub mirror: MirrorCounters,
+    /// Quotes kept in memory.
+    pub quotes_kept: usize,
+    /// Connections beyond the limit, since the start.
+    pub connections_refused: u64,
+    /// Requests that were not answered in time, since the start.
+    pub requests_timed_out: u64,
+}
+
+pub(super) struct Collector<Observe>(Observe);
+
+impl<Observe: Fn() -> Observed> Collector<Observe> {
+    pub(super) fn new(observe: Observe) -> Self {
+        Self(observe)
+    }
+}
+
+impl<Observe> fmt::Debug for Collector<Observe> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Collector")
+    }
+}
+
+impl<Observe> prometheus_client::collector::Collector for Collector<Observe>
+where
+    Observe: Fn() -> Observed + Send + Sync + 'static,
+{
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Observed { mirror, quotes_kept, connections_refused, requests_timed_out } = (self.0)();
+        let gauges = [
+            ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
+            ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        let counters = [
+            ("mirror_snapshots_applied", "Snapshots that became the newest of their key.", mirror.applied),
+            ("mirror_snapshots_not_newer", "Snapshots that came late or twice.", mirror.not_newer),
+            ("mirror_snapshots_quarantined", "Snapshots kept with their counters only.", mirror.quarantined),
+            ("mirror_snapshots_refused", "Snapshots refused because the mirror was full.", mirror.refused_full),
+            ("mirror_readings_dropped", "Readings that could not be ones.", mirror.dropped_readings),
+            ("http_connections_refused", "Connections beyond the limit.", connections_refused),
+            ("http_requests_timed_out", "Requests that were not answered in time.", requests_timed_out),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! What a scrape and a log line look like.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use farebox_metering::mirror::MirrorCounters;
+use tracing::level_filters::LevelFilter;
+
+use super::*;
+
+fn metrics() -> Metrics {
+    Metrics::new(|| Observed {
+        mirror: MirrorCounters {
+            applied: 7,
+            not_newer: 6,
+            quarantined: 5,
+            dropped_readings: 4,
+            refused_full: 3,
+            entries: 2,
+        },
+        quotes_kept: 9,
+        connections_refused: 11,
+        requests_timed_out: 12,
+    })
+}
+
+fn cost(fuel: u64, nanoseconds: u64) -> StepCost {
+    StepCost { step: "image".to_owned(), evaluations: 1, fuel, memory_bytes_max: 65_536, nanoseconds }
+}
+
+fn assert_has_lines(text: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(text.lines().any(|found| found == *line), "no line `{line}` in:\n{text}");
+    }
+}
+
+#[test]
+fn a_scrape_has_every_number_under_its_name() {
+    let metrics = metrics();
+    metrics.http_answered(Some("/v1/quotes/{id}"), &Method::GET, StatusCode::OK, Duration::from_micros(250));
+    metrics.http_answered(None, &Method::from_bytes(b"BREW").unwrap(), StatusCode::NOT_FOUND, Duration::from_secs(60));
+    metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
+    metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
+    metrics.quoted(None, QuoteOutcome::Invalid);
+    metrics.step_evaluated("image-channel@1.0.0", &cost(25_000, 8_000));
+    metrics.policy_faulted("image-channel@1.0.0", &Fault::OutOfFuel);
+    let text = metrics.encode();
+    assert_has_lines(
+        &text,
+        &[
+            &format!("farebox_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
+            "farebox_http_requests_total{route=\"/v1/quotes/{id}\",method=\"GET\",status=\"200\"} 1",
+            "farebox_http_requests_total{route=\"unmatched\",method=\"other\",status=\"404\"} 1",
+            "# UNIT farebox_http_request_duration_seconds seconds",
+            "farebox_http_request_duration_seconds_bucket{le=\"0.00025\",route=\"/v1/quotes/{id}\",method=\"GET\"} 1",
+            "farebox_http_request_duration_seconds_sum{route=\"unmatched\",method=\"other\"} 60.0",
+            "farebox_quotes_total{plan=\"gpu-standard\",outcome=\"issued\"} 2",
+            "farebox_quotes_total{plan=\"none\",outcome=\"invalid\"} 1",
+            "farebox_policy_step_fuel_sum{policy=\"image-channel@1.0.0\"} 25000.0",
+            "farebox_policy_step_fuel_count{policy=\"image-channel@1.0.0\"} 1",
+            "farebox_policy_step_duration_seconds_bucket{le=\"0.000016\",policy=\"image-channel@1.0.0\"} 1",
+            "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
+            "farebox_quote_store_quotes 9",
+            "farebox_mirror_snapshots 2",
+            "farebox_mirror_snapshots_applied_total 7",
+            "farebox_mirror_snapshots_not_newer_total 6",
+            "farebox_mirror_snapshots_quarantined_total 5",
+            "farebox_mirror_readings_dropped_total 4",
+            "farebox_mirror_snapshots_refused_total 3",
+            "farebox_http_connections_refused_total 11",
+            "farebox_http_requests_timed_out_total 12",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn every_name_says_what_it_is() {
+    let metrics = metrics();
+    metrics.policy_faulted("a", &Fault::Deadline);
+    let text = metrics.encode();
+    let names: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")).collect();
+    assert!(names.len() >= 9, "{names:?}");
+    for name in names {
+        let (name, help) = name.split_once(' ').unwrap();
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        assert!(name.starts_with("farebox_") && is_plain && !help.is_empty(), "{name} {help}");
+    }
+}
+
+#[test]
+fn labels_do_not_grow_without_end() {
+    let metrics = metrics();
+    for index in 0..2_000 {
+        metrics.policy_faulted(&format!("policy-{index}@1.0.0"), &Fault::OutOfMemory);
+        metrics.quoted(Some(&format!("plan-{index}")), QuoteOutcome::Issued);
+    }
+    let text = metrics.encode();
+    let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(series("farebox_policy_faults_total{"), 501);
+    assert_eq!(series("farebox_quotes_total{"), 501);
+    assert_has_lines(&text, &["farebox_quotes_total{plan=\"other\",outcome=\"issued\"} 1500"]);
+}
+
+#[test]
+fn label_values_are_escaped() {
+    let metrics = metrics();
+    metrics.policy_faulted("a\"} 1\n", &Fault::StackOverflow);
+    assert_has_lines(
+        &metrics.encode(),
+        &["farebox_policy_faults_total{policy=\"a\\\"} 1\\n\",kind=\"stack_overflow\"} 1"],
+    );
+}
+
+/// What was logged in `body` under `settings`.
+fn logged(format: LogFormat, level: LevelFilter, body: impl FnOnce()) -> String {
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = log_subscriber(LogSettings { format, level }, move || writer.clone());
+    tracing::subscriber::with_default(subscriber, body);
+    let bytes = written.0.lock().unwrap().clone();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn json_lines_parse_and_hold_their_fields() {
+    let log = logged(LogFormat::Json, LevelFilter::INFO, || {
+        tracing::info!(quote = "q_1", lines = 3, "a quote\nwas \u{1b}[31missued");
+    });
+    let event: serde_json::Value = serde_json::from_str(&log).unwrap();
+    assert_eq!(event["quote"], "q_1");
+    assert_eq!(event["message"], "a quote\nwas \u{1b}[31missued");
+    assert_eq!(event["level"], "INFO");
+    assert_eq!(log.lines().count(), 1);
+}
+
+#[test]
+fn text_lines_carry_no_terminal_codes() {
+    let log = logged(LogFormat::Text, LevelFilter::INFO, || tracing::info!("a \u{1b}[31mred\u{7f} line"));
+    assert!(log.contains("INFO") && log.contains("red"), "{log}");
+    assert!(!log.contains('\u{1b}'), "{log:?}");
+}
+
+#[test]
+fn the_level_is_ours_and_others_are_heard_from_warn_up() {
+    let events = || {
+        tracing::debug!(target: "farebox::quoting", "ours, debug");
+        tracing::trace!(target: "farebox_sandbox", "ours, trace");
+        tracing::info!(target: "hyper::proto", "theirs, info");
+        tracing::warn!(target: "hyper::proto", "theirs, warn");
+        tracing::error!(target: "hyper::proto", "theirs, error");
+    };
+    let debug = logged(LogFormat::Text, LevelFilter::DEBUG, events);
+    let heard = |log: &str, text: &str| log.contains(text);
+    assert!(heard(&debug, "ours, debug") && !heard(&debug, "ours, trace"), "{debug}");
+    assert!(!heard(&debug, "theirs, info") && heard(&debug, "theirs, warn"), "{debug}");
+    let error = logged(LogFormat::Text, LevelFilter::ERROR, events);
+    assert!(!heard(&error, "theirs, warn") && heard(&error, "theirs, error"), "{error}");
+}

@@ -1,0 +1,20 @@
+//! The one integration binary: real servers on free ports, real `.wasm` files, and the rules of the house.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "a test that meets the unexpected ends there"
+)]
+
+mod bad_input;
+mod cases;
+mod contract;
+mod harness;
+mod openapi;
+mod quotes;
+mod snapshots;
+mod tidy;
+mod twin;
+mod twin_context;
