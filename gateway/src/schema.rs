@@ -32,7 +32,7 @@ impl Violation {
 /// The pattern of decimals in the parameter schemas that the SDK derives.
 const SDK_DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 /// Most violations that one document is told.
-const MAX_VIOLATIONS: usize = 1_000;
+pub const MAX_VIOLATIONS: usize = 1_000;
 
 /// The compiled schema of one wire type.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use farebox_pricing::exact;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::schema::{Violation, child};
+use crate::schema::{MAX_VIOLATIONS, Violation, child};
 
 /// A JSON text, and the numbers in it that are not plain decimals.
 #[derive(Debug)]
@@ -133,7 +133,11 @@ impl Strict<'_> {
     }
 }
 
+/// The first thousand; of a text that is wrong all over nobody reads more.
 fn find_odd_numbers(value: &Value, pointer: &str, violations: &mut Vec<Violation>) {
+    if violations.len() >= MAX_VIOLATIONS {
+        return;
+    }
     match value {
         Value::Number(number) => {
             if let Err(error) = exact::parse(number.as_str()) {
