@@ -26,11 +26,8 @@ fn golden_cases_come_out_the_same_on_both_sides_of_the_wall() {
                     let Answer::Misconfigured(expected) = answer(native, &case) else {
                         panic!("{name}/{}: only the sandbox refuses the parameters: {refusals:?}", case.name)
                     };
-                    let told = |code: String, detail: String, pointer: Option<String>| (code, detail, pointer);
-                    let sandboxed: Vec<_> =
-                        refusals.into_iter().map(|it| told(it.code, it.detail, it.pointer)).collect();
-                    let natively: Vec<_> =
-                        expected.into_iter().map(|it| told(it.code, it.detail, it.pointer)).collect();
+                    let sandboxed: Vec<_> = refusals.into_iter().map(|it| (it.code, it.detail, it.pointer)).collect();
+                    let natively: Vec<_> = expected.into_iter().map(|it| (it.code, it.detail, it.pointer)).collect();
                     assert_eq!(sandboxed, natively, "{name}/{}", case.name);
                     continue;
                 }
