@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use farebox_metering::mirror::Mirror;
 use farebox_metering::snapshot::WireSnapshot;
-use farebox_sandbox::{Sandbox, SandboxError};
+use farebox_sandbox::{Memo, Sandbox, SandboxError};
 use jiff::SignedDuration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -80,6 +80,7 @@ impl App {
         let road = Arc::new(Road {
             intake: Intake::new()?,
             catalog,
+            memo: config.memo.map(Memo::new),
             mirror: Mirror::new(config.mirror),
             quotes: RecentQuotes::new(config.quotes.kept),
             issuer,
@@ -88,6 +89,7 @@ impl App {
         let (observed, away) = (Arc::clone(&road), Arc::clone(&turned_away));
         let metrics = Metrics::new(move || Observed {
             mirror: observed.mirror.counters(),
+            memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
             connections_refused: away.connections_refused(),
             requests_timed_out: away.requests_timed_out(),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use farebox_metering::mirror::MirrorLimits;
+use farebox_sandbox::MemoLimits;
 use jiff::SignedDuration;
 use tracing::level_filters::LevelFilter;
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub policies_dir: PathBuf,
     pub tokens: Tokens,
     pub sandbox: farebox_sandbox::Limits,
+    /// `None`: every evaluation runs in the sandbox.
+    pub memo: Option<MemoLimits>,
     pub quotes: Quotes,
     pub http: Http,
     pub mirror: MirrorLimits,
@@ -118,9 +121,10 @@ impl Config {
         let issuer = source.setting("tokens.issuer", &name(), "farebox".to_owned());
         let keys = source.token_keys();
         let quotes = quotes(source);
-        let (sandbox, http, mirror, log) = (sandbox(source, quotes.workers), http(source), mirror(source), log(source));
+        let (sandbox, memo) = (sandbox(source, quotes.workers), memo(source));
+        let (http, mirror, log) = (http(source), mirror(source), log(source));
         let tokens = Tokens { issuer, keys: keys? };
-        Some(Self { listen, metrics_listen, data_dir, policies_dir, tokens, sandbox, quotes, http, mirror, log })
+        Some(Self { listen, metrics_listen, data_dir, policies_dir, tokens, sandbox, memo, quotes, http, mirror, log })
     }
 }
 
@@ -158,6 +162,19 @@ fn sandbox(source: &mut Source<'_>, workers: usize) -> farebox_sandbox::Limits {
         sessions: u32::try_from(workers).unwrap_or(u32::MAX).saturating_add(SPARE_SESSIONS),
         ..standard
     }
+}
+
+fn memo(source: &mut Source<'_>) -> Option<MemoLimits> {
+    let standard = MemoLimits::standard();
+    let limits = MemoLimits {
+        bytes: source.setting("memo.bytes", &number(0..=1 << 40), standard.bytes),
+        recompute_one_in: source.setting(
+            "memo.recompute_one_in",
+            &number(1..=1_000_000_000),
+            standard.recompute_one_in,
+        ),
+    };
+    (limits.bytes > 0).then_some(limits)
 }
 
 fn http(source: &mut Source<'_>) -> Http {

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! JSON ─intake→ QuoteRequest ─catalog→ Offer ─usage→ PricedInput ─price──────────────────────→ Settled ─ledger→ Quote
-//!       400/422         plan, price book    mirror, no I/O      one fresh sandbox     guards,         id, token,
-//!                                                               instance per step     one rounding    expiry
+//!       400/422         plan, price book    mirror, no I/O      memo, else a fresh    guards,         id, token,
+//!                                                               sandbox a step        one rounding    expiry
 //! ```
 //!
 //! Each arrow is a type that proves the step before it happened.
@@ -16,12 +16,13 @@ mod token_claims;
 use std::sync::Arc;
 
 use farebox_metering::mirror::{Mirror, UsageQuery};
-use farebox_pricing::offer::{LineUsage, OfferedItem};
+use farebox_pricing::offer::{LineUsage, OfferedItem, PricedInput};
 use farebox_pricing::pipeline::PricingError;
 use farebox_pricing::plan::Plan;
 use farebox_pricing::price::price;
+use farebox_pricing::settle::Settled;
 use farebox_pricing::usage::{StatKey, judge};
-use farebox_sandbox::Session;
+use farebox_sandbox::{ConfiguredPolicy, Memo, Memoized, Session};
 use jiff::Timestamp;
 
 use crate::catalog::{Catalog, OfferError, Resolved};
@@ -35,6 +36,8 @@ use messages::Said;
 pub(crate) struct Road {
     pub intake: Intake,
     pub catalog: Catalog,
+    /// Outcomes of this catalogue's policies.
+    pub memo: Option<Memo>,
     pub mirror: Mirror,
     pub quotes: RecentQuotes,
     pub issuer: Issuer,
@@ -72,7 +75,7 @@ impl Road {
         let Resolved { version, offer, notes } = self.catalog.resolve(&request, now)?;
         let input = offer.with_usage(|item| self.usage_of(&request.tenant_id, item, &version.plan, now));
 
-        let settled = price(&input, &mut Session::new(&version.policies)).map_err(|source| QuotingError::Pricing {
+        let settled = self.price(&input, &version.policies).map_err(|source| QuotingError::Pricing {
             plan: version.plan.name.clone(),
             tenant: request.tenant_id.clone(),
             source: Box::new(source),
@@ -83,6 +86,15 @@ impl Road {
         let quote = Arc::new(issuing::issue(priced, &self.issuer)?);
         self.quotes.keep(Arc::clone(&quote));
         Ok(quote)
+    }
+
+    /// Reuses what the memo knows; the rest runs in the sandbox. The price is the same, byte for byte.
+    fn price(&self, input: &PricedInput, policies: &[ConfiguredPolicy]) -> Result<Settled, PricingError> {
+        let mut session = Session::new(policies);
+        match &self.memo {
+            Some(memo) => price(input, &mut Memoized::new(policies, memo, session)),
+            None => price(input, &mut session),
+        }
     }
 
     /// What the mirror knows of the GPUs behind an item, and how much of it the plan lets count. No I/O.

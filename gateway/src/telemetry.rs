@@ -100,7 +100,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "policy_step_duration",
-            "Wall time of one step of a quote over all its lines",
+            "Wall time of one step of a quote in the sandbox, over all its lines that were not answered from the memo",
             Unit::Seconds,
             self.step_seconds.clone(),
         );
@@ -126,6 +126,10 @@ impl Metrics {
         let policy = Policy { policy: self.policies.admit(policy) };
         // Lossless to 2⁵³, which no fuel limit comes near.
         self.step_fuel.get_or_create(&policy).observe(cost.fuel as f64);
+        // What was reused took no time, and would only hide what the sandbox takes.
+        if cost.reused == cost.evaluations {
+            return;
+        }
         let took = Duration::from_nanos(cost.nanoseconds);
         self.step_seconds.get_or_create(&policy).observe(took.as_secs_f64());
     }

@@ -2,6 +2,8 @@
 //!
 //! The second implementation of pricing's port. Tests hold the sandbox against it; the bench shows what the wall costs.
 
+pub mod book;
+
 use farebox_pricing::policy::{
     AddedLine, Adjustment, Advice, AmountsView, Balance, Context, Evaluation, Fact, Fault, Halt, LineView, Measurement,
     Method, Outcome, Portion, Rate, Refusal, RunPolicy, Segment, Stat, UsageView,
@@ -39,7 +41,7 @@ impl RunPolicy for NativeTwin {
         match policy.evaluate(configuration, to_guest(context)) {
             Ok(outcome) => {
                 let outcome = from_guest(outcome).map_err(Halt::Faulted)?;
-                Ok(Evaluation { outcome, fuel: 0, memory_bytes: 0, nanoseconds: 0 })
+                Ok(Evaluation { outcome, fuel: 0, memory_bytes: 0, nanoseconds: 0, reused: false })
             }
             Err(sdk::Refusal { code, detail, line, pointer }) => {
                 Err(Halt::Refused(Refusal { code, detail, line, pointer }))

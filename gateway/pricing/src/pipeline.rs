@@ -66,11 +66,12 @@ pub struct SkippedStep {
     pub fault: Fault,
 }
 
-/// What a step cost, over all its evaluations.
+/// What a step cost, over all its evaluations; `reused` of them cost this earlier and were not run again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCost {
     pub step: String,
     pub evaluations: u32,
+    pub reused: u32,
     pub fuel: u64,
     pub memory_bytes_max: u64,
     pub nanoseconds: u64,
@@ -243,11 +244,12 @@ fn blamed(halt: &Halt, group: &[usize]) -> Option<usize> {
 
 impl StepCost {
     fn of(step: &Step) -> Self {
-        Self { step: step.id.clone(), evaluations: 0, fuel: 0, memory_bytes_max: 0, nanoseconds: 0 }
+        Self { step: step.id.clone(), evaluations: 0, reused: 0, fuel: 0, memory_bytes_max: 0, nanoseconds: 0 }
     }
 
     fn add(&mut self, evaluation: &Evaluation) {
         self.evaluations = self.evaluations.saturating_add(1);
+        self.reused = self.reused.saturating_add(u32::from(evaluation.reused));
         self.fuel = self.fuel.saturating_add(evaluation.fuel);
         self.memory_bytes_max = self.memory_bytes_max.max(evaluation.memory_bytes);
         self.nanoseconds = self.nanoseconds.saturating_add(evaluation.nanoseconds);

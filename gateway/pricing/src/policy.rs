@@ -125,13 +125,15 @@ pub struct Balance {
 // === What a policy answers ===
 
 /// An outcome and what it cost. `fuel` is reproducible; `memory_bytes` is the guest's linear memory at the end;
-/// `nanoseconds` is wall time, for metrics only, never for a price.
-#[derive(Clone, Debug)]
+/// `nanoseconds` is wall time, for metrics only, never for a price. `reused`: nothing ran; the outcome and its cost are
+/// those of an earlier evaluation of exactly this input.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     pub outcome: Outcome,
     pub fuel: u64,
     pub memory_bytes: u64,
     pub nanoseconds: u64,
+    pub reused: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

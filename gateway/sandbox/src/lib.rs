@@ -14,6 +14,7 @@ mod inspection;
 mod limits;
 mod load_error;
 mod manifest;
+mod memo;
 mod passing;
 mod policy;
 mod receiving;
@@ -25,6 +26,7 @@ mod wrapping;
 
 pub use limits::{Counts, Limits};
 pub use load_error::LoadError;
+pub use memo::{Memo, MemoCounters, MemoLimits, Memoized};
 pub use policy::{ConfigureError, ConfiguredPolicy, Policy};
 pub use sandbox::{Sandbox, SandboxError};
 pub use session::Session;

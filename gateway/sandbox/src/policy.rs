@@ -12,6 +12,7 @@ use crate::guard::Guard;
 use crate::inspection::{CONTRACT, inspect, inspect_module};
 use crate::load_error::LoadError;
 use crate::manifest;
+use crate::memo::key::IDENTITY_BYTES;
 use crate::receiving::Reader;
 use crate::run::{Program, call, start};
 use crate::sandbox::{Host, hex};
@@ -36,6 +37,7 @@ struct Loaded {
 pub struct ConfiguredPolicy {
     policy: Policy,
     configuration: Arc<wire::Configuration>,
+    identity: [u8; IDENTITY_BYTES],
     fuel: u64,
 }
 
@@ -106,7 +108,12 @@ impl Policy {
         match answer {
             Ok(configuration) => {
                 let configuration = self.check(configuration, reader).map_err(ConfigureError::Faulted)?;
-                Ok(ConfiguredPolicy { policy: self.clone(), configuration: Arc::new(configuration), fuel: spent.fuel })
+                Ok(ConfiguredPolicy {
+                    policy: self.clone(),
+                    identity: identity(self.digest(), &configuration),
+                    configuration: Arc::new(configuration),
+                    fuel: spent.fuel,
+                })
             }
             Err(refusals) => {
                 let refusals = reader.refusals(refusals).map_err(ConfigureError::Faulted)?;
@@ -155,6 +162,11 @@ impl ConfiguredPolicy {
         &self.configuration.produces
     }
 
+    /// What an outcome depends on beside the context that is passed: the policy's bytes and its configuration.
+    pub(crate) fn identity(&self) -> &[u8; IDENTITY_BYTES] {
+        &self.identity
+    }
+
     /// Fuel that `configure` burnt.
     pub fn configure_fuel(&self) -> u64 {
         self.fuel
@@ -177,6 +189,22 @@ impl fmt::Debug for ConfiguredPolicy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("ConfiguredPolicy").field("policy", &self.policy).finish_non_exhaustive()
     }
+}
+
+fn identity(digest: &str, configuration: &wire::Configuration) -> [u8; IDENTITY_BYTES] {
+    let wire::Configuration { bytes, reads, produces } = configuration;
+    let mut sha = Sha256::new();
+    let mut part = |bytes: &[u8]| {
+        sha.update(bytes.len().to_le_bytes());
+        sha.update(bytes);
+    };
+    part(digest.as_bytes());
+    part(bytes);
+    for words in [reads, produces] {
+        part(&words.len().to_le_bytes());
+        words.iter().for_each(|word| part(word.as_bytes()));
+    }
+    sha.finalize().into()
 }
 
 fn not_compilable(error: wasmtime::Error) -> LoadError {

@@ -77,6 +77,7 @@ impl RunPolicy for Session<'_> {
                 fuel: spent.fuel,
                 memory_bytes: spent.memory_bytes,
                 nanoseconds: spent.nanoseconds,
+                reused: false,
             }),
             Err(refusal) => Err(Halt::Refused(reader.refusal(refusal).map_err(Halt::Faulted)?)),
         }

@@ -3,6 +3,7 @@
 mod guest;
 mod hostile;
 mod loading;
+mod memo;
 mod running;
 
 use farebox_pricing::policy::{Context, Evaluation, Halt, RunPolicy};

@@ -111,6 +111,8 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("tokens.issuer", "\"i\""),
         ("sandbox.evaluate_fuel", "123456"),
         ("sandbox.memory_bytes", "2097152"),
+        ("memo.bytes", "1048576"),
+        ("memo.recompute_one_in", "7"),
         ("quotes.kept", "3"),
         ("quotes.workers", "4"),
         ("quotes.queue", "5"),

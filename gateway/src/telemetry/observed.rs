@@ -3,15 +3,18 @@
 use std::fmt;
 
 use farebox_metering::mirror::MirrorCounters;
+use farebox_sandbox::MemoCounters;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 
-/// The state of the mirror, of the quote store and of the servers at one moment.
+/// The state of the mirror, of the memo, of the quote store and of the servers at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
     pub mirror: MirrorCounters,
+    pub memo: MemoCounters,
     /// Quotes kept in memory.
     pub quotes_kept: usize,
     /// Connections beyond the limit, since the start.
@@ -39,21 +42,34 @@ where
     Observe: Fn() -> Observed + Send + Sync + 'static,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Observed { mirror, quotes_kept, connections_refused, requests_timed_out } = (self.0)();
+        let Observed { mirror, memo, quotes_kept, connections_refused, requests_timed_out } = (self.0)();
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
+            ("memo_outcomes", "Outcomes of policies that are kept for reuse.", memo.entries),
+            (
+                "memo_quarantined_policies",
+                "Policies that are evaluated every time: a kept outcome differed.",
+                memo.quarantined,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
+        let bytes = ConstGauge::new(memo.bytes);
+        let help = "Memory of the outcomes that are kept, estimated";
+        bytes.encode(encoder.encode_descriptor("memo", help, Some(&Unit::Bytes), MetricType::Gauge)?)?;
         let counters = [
             ("mirror_snapshots_applied", "Snapshots that became the newest of their key.", mirror.applied),
             ("mirror_snapshots_not_newer", "Snapshots that came late or twice.", mirror.not_newer),
             ("mirror_snapshots_quarantined", "Snapshots kept with their counters only.", mirror.quarantined),
             ("mirror_snapshots_refused", "Snapshots refused because the mirror was full.", mirror.refused_full),
             ("mirror_readings_dropped", "Readings that could not be ones.", mirror.dropped_readings),
+            ("memo_hits", "Evaluations answered from a kept outcome.", memo.hits),
+            ("memo_misses", "Evaluations whose input was not known.", memo.misses),
+            ("memo_recomputed", "Hits that were evaluated again and compared.", memo.recomputed),
+            ("memo_differences", "Comparisons that differed: each is an alarm.", memo.differences),
             ("http_connections_refused", "Connections beyond the limit.", connections_refused),
             ("http_requests_timed_out", "Requests that were not answered in time.", requests_timed_out),
         ];

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use farebox_metering::mirror::MirrorCounters;
+use farebox_sandbox::MemoCounters;
 use tracing::level_filters::LevelFilter;
 
 use super::*;
@@ -18,6 +19,15 @@ fn metrics() -> Metrics {
             refused_full: 3,
             entries: 2,
         },
+        memo: MemoCounters {
+            hits: 21,
+            misses: 22,
+            recomputed: 23,
+            differences: 24,
+            entries: 25,
+            bytes: 26,
+            quarantined: 27,
+        },
         quotes_kept: 9,
         connections_refused: 11,
         requests_timed_out: 12,
@@ -25,7 +35,7 @@ fn metrics() -> Metrics {
 }
 
 fn cost(fuel: u64, nanoseconds: u64) -> StepCost {
-    StepCost { step: "image".to_owned(), evaluations: 1, fuel, memory_bytes_max: 65_536, nanoseconds }
+    StepCost { step: "image".to_owned(), evaluations: 1, reused: 0, fuel, memory_bytes_max: 65_536, nanoseconds }
 }
 
 fn assert_has_lines(text: &str, lines: &[&str]) {
@@ -61,6 +71,13 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_policy_step_duration_seconds_bucket{le=\"0.000016\",policy=\"image-channel@1.0.0\"} 1",
             "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
             "farebox_quote_store_quotes 9",
+            "farebox_memo_hits_total 21",
+            "farebox_memo_misses_total 22",
+            "farebox_memo_recomputed_total 23",
+            "farebox_memo_differences_total 24",
+            "farebox_memo_outcomes 25",
+            "farebox_memo_bytes 26",
+            "farebox_memo_quarantined_policies 27",
             "farebox_mirror_snapshots 2",
             "farebox_mirror_snapshots_applied_total 7",
             "farebox_mirror_snapshots_not_newer_total 6",

@@ -52,7 +52,7 @@ struct Script<'a>(&'a [Act]);
 impl RunPolicy for Script<'_> {
     fn evaluate(&mut self, step: usize, context: &Context<'_>) -> Result<Evaluation, Halt> {
         let outcome = (self.0[step])(context)?;
-        Ok(Evaluation { outcome, fuel: 100, memory_bytes: 65_536, nanoseconds: 7 })
+        Ok(Evaluation { outcome, fuel: 100, memory_bytes: 65_536, nanoseconds: 7, reused: false })
     }
 }
 
