@@ -6,7 +6,7 @@ FAREBOX := $(TARGET_DIR)/debug/farebox
 CARGO_DENY_VERSION := ^0.18
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench throughput policies farebox fmt wasm-target cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,7 +24,11 @@ check: wasm-target cargo-deny ## formatting, lints, docs, licences
 	cargo deny --log-level error check --hide-inclusion-graph bans licenses sources
 
 bench: policies ## what the sandbox costs, beside the native twin (docs/performance.md)
-	cargo bench -p farebox-tests
+	cargo bench -p farebox-tests --bench pricing
+
+throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/performance.md)
+	@which wrk >/dev/null || { echo "wrk is missing: apt-get install wrk" >&2; exit 1; }
+	cargo bench -p farebox-tests --bench throughput
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies

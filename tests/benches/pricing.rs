@@ -1,10 +1,11 @@
-//! What the wall costs: one step and the six-step plan in fresh sandboxes, beside the native twin, in one run.
+//! What the wall costs, and what the memo saves: one step and the six-step plan in fresh sandboxes, out of the memo, and
+//! beside the native twin, in one run; then how much of the generated book comes out of the memo.
 //!
 //! `make bench`; the ratios are in docs/performance.md. Absolute times wander with the machine.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a bench that meets the unexpected ends there")]
 
 use std::hint::black_box;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use farebox::catalog::Catalog;
@@ -13,7 +14,8 @@ use farebox_pricing::offer::{LineUsage, PricedInput};
 use farebox_pricing::policy::RunPolicy;
 use farebox_pricing::price::price;
 use farebox_pricing::usage::{Observation, ObservedStat, StatQuality, UsageScope, judge};
-use farebox_sandbox::{ConfiguredPolicy, Limits, Sandbox, Session};
+use farebox_sandbox::{ConfiguredPolicy, Limits, Memo, MemoCounters, MemoLimits, Memoized, Sandbox, Session};
+use farebox_tests::book::Book;
 use farebox_tests::{NativeTwin, native};
 
 /// A plan of the fixtures, ready to price W1.
@@ -22,14 +24,21 @@ struct Bench {
     policies: std::sync::Arc<[ConfiguredPolicy]>,
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn catalog() -> Catalog {
+    let sandbox = Sandbox::new(Limits::standard()).unwrap();
+    let catalog = Catalog::load(&root().join("fixtures"), &root().join("target/policies"), &sandbox);
+    assert!(catalog.problems.is_empty(), "run `make policies` first: {:?}", catalog.problems);
+    catalog
+}
+
 impl Bench {
     /// W1 with `lines` equal lines.
-    fn of(lines: usize) -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let sandbox = Sandbox::new(Limits::standard()).unwrap();
-        let catalog = Catalog::load(&root.join("fixtures"), &root.join("target/policies"), &sandbox);
-        assert!(catalog.problems.is_empty(), "run `make policies` first: {:?}", catalog.problems);
-        let body = std::fs::read_to_string(root.join("fixtures/requests/w1.json")).unwrap();
+    fn of(catalog: &Catalog, lines: usize) -> Self {
+        let body = std::fs::read_to_string(root().join("fixtures/requests/w1.json")).unwrap();
         let mut body: serde_json::Value = serde_json::from_str(&body).unwrap();
         let item = body["items"][0].clone();
         let items = (0..lines).map(|index| {
@@ -88,15 +97,23 @@ fn steady(keys: &[farebox_pricing::usage::StatKey]) -> Observation {
 }
 
 fn six_steps(criterion: &mut Criterion) {
+    let catalog = catalog();
     let mut group = criterion.benchmark_group("six-step plan");
     for lines in [1, 4, 20] {
-        let bench = Bench::of(lines);
+        let bench = Bench::of(&catalog, lines);
         if lines == 1 {
             assert_eq!(bench.price(&mut Session::new(&bench.policies)), "9300.10");
             assert_eq!(bench.price(&mut bench.twin()), "9300.10");
         }
         group.bench_function(format!("sandboxed, {lines} lines"), |timer| {
             timer.iter(|| black_box(bench.price(&mut Session::new(&bench.policies))));
+        });
+        let memo = Memo::new(MemoLimits::standard());
+        group.bench_function(format!("memo, {lines} lines"), |timer| {
+            timer.iter(|| {
+                let session = Session::new(&bench.policies);
+                black_box(bench.price(&mut Memoized::new(&bench.policies, &memo, session)))
+            });
         });
         let mut twin = bench.twin();
         group.bench_function(format!("native twin, {lines} lines"), |timer| {
@@ -107,9 +124,10 @@ fn six_steps(criterion: &mut Criterion) {
 
 /// The framework step alone, as the pipeline calls it.
 fn one_step(criterion: &mut Criterion) {
+    let catalog = catalog();
     let mut group = criterion.benchmark_group("one step");
     for (index, name) in ["base", "framework", "features", "image", "isolation", "utilisation"].iter().enumerate() {
-        let mut bench = Bench::of(1);
+        let mut bench = Bench::of(&catalog, 1);
         let plan = bench.input.plan();
         assert_eq!(plan.steps[index].id, *name);
         bench = bench.only(index);
@@ -136,5 +154,38 @@ impl Bench {
     }
 }
 
-criterion_group!(benches, one_step, six_steps);
+/// How much of a book of 100,000 requests comes out of the memo, with usage that changes every 500 requests.
+fn hit_rate(_: &mut Criterion) {
+    const REQUESTS: usize = 100_000;
+    let (catalog, intake) = (catalog(), Intake::new().unwrap());
+    let memo = Memo::new(MemoLimits::standard());
+    let now = "2026-12-01T00:00:00Z".parse().unwrap();
+    let mut book = Book::new(1);
+    for number in 0..REQUESTS {
+        let accepted = intake.read(book.request().to_string().as_bytes()).unwrap();
+        let resolved = catalog.resolve(&accepted.request, now).unwrap();
+        let plan = std::sync::Arc::clone(&resolved.version.plan);
+        let keys: Vec<_> = plan.stats_read().cloned().collect();
+        let mean = farebox_pricing::exact::parse(&format!("0.{:03}", number / 500 * 37 % 1000)).unwrap();
+        let input = resolved.offer.with_usage(|_| {
+            let observation = (accepted.request.tenant_id != "globex").then(|| {
+                let mut observation = steady(&keys);
+                observation.stats.iter_mut().for_each(|stat| stat.stat.value = mean);
+                observation
+            });
+            LineUsage { judged: judge(observation.as_ref(), &plan.usage), observation }
+        });
+        let policies = &resolved.version.policies;
+        price(&input, &mut Memoized::new(policies, &memo, Session::new(policies))).unwrap();
+    }
+    let MemoCounters { hits, misses, recomputed, differences, entries, bytes, .. } = memo.counters();
+    let share = hits as f64 / (hits + misses) as f64 * 100.0;
+    println!(
+        "generated book: {REQUESTS} requests, {} evaluations, {share:.2} % out of the memo; {entries} outcomes kept in \
+         {bytes} bytes; {recomputed} compared, {differences} differed\n",
+        hits + misses
+    );
+}
+
+criterion_group!(benches, one_step, six_steps, hit_rate);
 criterion_main!(benches);

@@ -4,6 +4,7 @@
 //! computed (SPEC §4.3); sums and differences are exact by construction. `rust_decimal` is not used for products: its
 //! `checked_mul` rounds silently where 96 bits do not hold the result.
 
+use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::iter;
 
@@ -73,8 +74,7 @@ impl Amount {
     ) -> Result<Self, AmountTooLarge> {
         let mut sum = Ratio { numerator: I256::ZERO, scale: 0 };
         for (price, quantity) in terms {
-            let product =
-                I256::from(price.mantissa()).checked_mul(I256::from(quantity.mantissa())).ok_or(AmountTooLarge)?;
+            let product = multiply(I256::from(price.mantissa()), I256::from(quantity.mantissa()))?;
             sum = sum.add(Ratio { numerator: product, scale: add_scales(price.scale(), quantity.scale())? })?;
         }
         sum.rounded(divisor)
@@ -89,7 +89,7 @@ impl Amount {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn times(self, rate: Decimal) -> Result<Self, AmountTooLarge> {
-        let product = I256::from(self.0).checked_mul(I256::from(rate.mantissa())).ok_or(AmountTooLarge)?;
+        let product = multiply(I256::from(self.0), I256::from(rate.mantissa()))?;
         Ratio { numerator: product, scale: add_scales(SCALE, rate.scale())? }.rounded(1)
     }
 
@@ -232,8 +232,10 @@ impl Ratio {
     }
 
     fn widened(&self, scale: u32) -> Result<I256, AmountTooLarge> {
-        let factor = power_of_ten(scale.saturating_sub(self.scale))?;
-        self.numerator.checked_mul(factor).ok_or(AmountTooLarge)
+        match scale.saturating_sub(self.scale) {
+            0 => Ok(self.numerator),
+            places => multiply(self.numerator, power_of_ten(places)?),
+        }
     }
 
     fn rounded(self, divisor: u32) -> Result<Amount, AmountTooLarge> {
@@ -242,7 +244,7 @@ impl Ratio {
         } else {
             (self.numerator, power_of_ten(self.scale.saturating_sub(SCALE))?)
         };
-        let denominator = denominator.checked_mul(I256::from(divisor)).ok_or(AmountTooLarge)?;
+        let denominator = multiply(denominator, I256::from(divisor))?;
         let units = divide_half_even(numerator, denominator)?;
         i128::try_from(units).map_err(|_| AmountTooLarge).and_then(bounded)
     }
@@ -257,7 +259,20 @@ fn add_scales(left: u32, right: u32) -> Result<u32, AmountTooLarge> {
 }
 
 fn power_of_ten(exponent: u32) -> Result<I256, AmountTooLarge> {
-    I256::from(10u8).checked_pow(exponent).ok_or(AmountTooLarge)
+    match 10i128.checked_pow(exponent) {
+        Some(narrow) => Ok(I256::from(narrow)),
+        None => I256::from(10u8).checked_pow(exponent).ok_or(AmountTooLarge),
+    }
+}
+
+/// The exact product. Most fit 128 bits, where the processor multiplies several times faster than in 256.
+fn multiply(left: I256, right: I256) -> Result<I256, AmountTooLarge> {
+    if let (Ok(narrow), Ok(by)) = (i128::try_from(left), i128::try_from(right))
+        && let Some(product) = narrow.checked_mul(by)
+    {
+        return Ok(I256::from(product));
+    }
+    left.checked_mul(right).ok_or(AmountTooLarge)
 }
 
 /// One minor unit in 10⁻¹² units.
@@ -280,7 +295,11 @@ fn divide(numerator: I256, denominator: I256, tie_goes_out: impl Fn(bool) -> boo
     if denominator == I256::ONE {
         return Ok(numerator);
     }
-    let (quotient, remainder) = quotient_and_remainder(numerator, denominator)?;
+    if let (Ok(narrow), Ok(by)) = (i128::try_from(numerator), i128::try_from(denominator)) {
+        return divide_narrow(narrow, by, tie_goes_out).map(I256::from);
+    }
+    let quotient = numerator.checked_div(denominator).ok_or(AmountTooLarge)?;
+    let remainder = numerator.checked_rem(denominator).ok_or(AmountTooLarge)?;
     let twice = remainder.checked_abs().and_then(|rest| rest.checked_mul(I256::from(2u8))).ok_or(AmountTooLarge)?;
     let quotient_is_odd = (quotient & I256::ONE) == I256::ONE;
     let rounds_out = twice > denominator || (twice == denominator && tie_goes_out(quotient_is_odd));
@@ -291,14 +310,24 @@ fn divide(numerator: I256, denominator: I256, tie_goes_out: impl Fn(bool) -> boo
     quotient.checked_add(outwards).ok_or(AmountTooLarge)
 }
 
-/// Truncated division. Most amounts fit 128 bits, where the processor divides several times faster than in 256.
-fn quotient_and_remainder(numerator: I256, denominator: I256) -> Result<(I256, I256), AmountTooLarge> {
-    if let (Ok(small), Ok(by)) = (i128::try_from(numerator), i128::try_from(denominator)) {
-        let quotient = small.checked_div(by).ok_or(AmountTooLarge)?;
-        let remainder = small.checked_rem(by).ok_or(AmountTooLarge)?;
-        return Ok((I256::from(quotient), I256::from(remainder)));
-    }
+/// The same in 128 bits, which hold most amounts and where the processor divides several times faster than in 256.
+fn divide_narrow(
+    numerator: i128,
+    denominator: i128,
+    tie_goes_out: impl Fn(bool) -> bool,
+) -> Result<i128, AmountTooLarge> {
     let quotient = numerator.checked_div(denominator).ok_or(AmountTooLarge)?;
     let remainder = numerator.checked_rem(denominator).ok_or(AmountTooLarge)?;
-    Ok((quotient, remainder))
+    // Below the denominator, so that twice as much fits 128 bits without a sign.
+    let twice = remainder.unsigned_abs().checked_mul(2).ok_or(AmountTooLarge)?;
+    let rounds_out = match twice.cmp(&denominator.unsigned_abs()) {
+        Ordering::Less => false,
+        Ordering::Equal => tie_goes_out(quotient & 1 == 1),
+        Ordering::Greater => true,
+    };
+    match (rounds_out, numerator < 0) {
+        (false, _) => Ok(quotient),
+        (true, true) => quotient.checked_sub(1).ok_or(AmountTooLarge),
+        (true, false) => quotient.checked_add(1).ok_or(AmountTooLarge),
+    }
 }

@@ -53,6 +53,12 @@ pub fn parse(text: &str) -> Result<Decimal, DecimalError> {
     Ok(value)
 }
 
+/// The same number without trailing zeros in its scale. Most numbers have none, which is quicker seen than done.
+pub(crate) fn normalized(value: Decimal) -> Decimal {
+    let has_none = value.scale() == 0 || value.mantissa().checked_rem(10).is_some_and(|digit| digit != 0);
+    if has_none { value } else { value.normalize() }
+}
+
 /// Prints without trailing zeros: `0.2`, `576`, `-0.1`.
 pub fn print(value: Decimal) -> String {
     value.normalize().to_string()

@@ -7,6 +7,7 @@
 mod context;
 mod drawing;
 mod effects;
+mod group;
 mod line;
 mod portions;
 mod reprice;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 use crate::amount::AmountTooLarge;
 use crate::offer::PricedInput;
 use crate::plan::{OnFault, Plan, Step};
-use crate::policy::{Evaluation, Fact, Fault, Halt, Outcome, Refusal, RunPolicy, Scope};
+use crate::policy::{Evaluation, Fact, Fault, Halt, Outcome, Refusal, RunPolicy};
 use crate::settle::SumsDiffer;
+use group::Group;
 
 pub use line::{AdjustmentScope, AppliedAdjustment, Line, LineUnit, MethodUsed};
 
@@ -66,10 +68,9 @@ pub struct SkippedStep {
     pub fault: Fault,
 }
 
-/// What a step cost, over all its evaluations; `reused` of them cost this earlier and were not run again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a step of the plan cost, over all its evaluations; `reused` of them cost this earlier and were not run again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepCost {
-    pub step: String,
     pub evaluations: u32,
     pub reused: u32,
     pub fuel: u64,
@@ -173,9 +174,9 @@ struct State {
     costs: Vec<StepCost>,
 }
 
-/// An outcome, and the lines that it is about by their keys.
+/// An outcome, and the lines that it is about.
 struct Evaluated {
-    group: Vec<usize>,
+    group: Group,
     outcome: Outcome,
 }
 
@@ -196,7 +197,7 @@ impl State {
     }
 
     fn take_step(&mut self, place: Place<'_>, policies: &mut impl RunPolicy) -> Result<(), Halted> {
-        let mut cost = StepCost::of(place.step);
+        let mut cost = StepCost::default();
         let evaluated = self.evaluate(place, &mut cost, policies);
         self.costs.push(cost);
         let effects = effects::Effects::of_step(self, place, evaluated?)?;
@@ -211,17 +212,11 @@ impl State {
         cost: &mut StepCost,
         policies: &mut impl RunPolicy,
     ) -> Result<Vec<Evaluated>, Halted> {
-        let all: Vec<usize> = (0..self.lines.len()).collect();
-        let groups: Vec<Vec<usize>> = match place.step.scope {
-            Scope::Line => all.into_iter().map(|line| vec![line]).collect(),
-            Scope::Quote => vec![all],
-        };
-        let mut evaluated = Vec::with_capacity(groups.len());
-        for group in groups {
-            let context = context::of(self, place, &group);
-            let evaluation = policies
-                .evaluate(place.index, &context)
-                .map_err(|halt| Halted { line: blamed(&halt, &group), halt })?;
+        let mut evaluated = Vec::new();
+        for group in Group::of(place.step.scope, self.lines.len()) {
+            let context = context::of(self, place, group);
+            let evaluation =
+                policies.evaluate(place.index, &context).map_err(|halt| Halted { line: blamed(&halt, group), halt })?;
             cost.add(&evaluation);
             evaluated.push(Evaluated { group, outcome: evaluation.outcome });
         }
@@ -230,23 +225,15 @@ impl State {
 }
 
 /// The line that a refusal names; the only one, where there is only one.
-fn blamed(halt: &Halt, group: &[usize]) -> Option<usize> {
-    let key = match halt {
-        Halt::Refused(refusal) => refusal.line,
+fn blamed(halt: &Halt, group: Group) -> Option<usize> {
+    let named = match halt {
+        Halt::Refused(refusal) => refusal.line.and_then(|key| group.line(key)),
         Halt::Faulted(_) => None,
     };
-    match (key, group) {
-        (_, [only]) => Some(*only),
-        (Some(key), _) => usize::try_from(key).ok().and_then(|key| group.get(key)).copied(),
-        (None, _) => None,
-    }
+    group.only().or(named)
 }
 
 impl StepCost {
-    fn of(step: &Step) -> Self {
-        Self { step: step.id.clone(), evaluations: 0, reused: 0, fuel: 0, memory_bytes_max: 0, nanoseconds: 0 }
-    }
-
     fn add(&mut self, evaluation: &Evaluation) {
         self.evaluations = self.evaluations.saturating_add(1);
         self.reused = self.reused.saturating_add(u32::from(evaluation.reused));

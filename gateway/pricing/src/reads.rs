@@ -67,6 +67,11 @@ impl Reads {
         Ok(())
     }
 
+    /// True if there is any fact that it could name.
+    pub fn names_facts(&self) -> bool {
+        !self.fact_keys.is_empty() || !self.fact_prefixes.is_empty()
+    }
+
     pub fn names_fact(&self, key: &str) -> bool {
         self.fact_keys.iter().any(|named| named == key)
             || self.fact_prefixes.iter().any(|prefix| key.starts_with(prefix.as_str()))

@@ -35,7 +35,7 @@ fn metrics() -> Metrics {
 }
 
 fn cost(fuel: u64, nanoseconds: u64) -> StepCost {
-    StepCost { step: "image".to_owned(), evaluations: 1, reused: 0, fuel, memory_bytes_max: 65_536, nanoseconds }
+    StepCost { evaluations: 1, reused: 0, fuel, memory_bytes_max: 65_536, nanoseconds }
 }
 
 fn assert_has_lines(text: &str, lines: &[&str]) {

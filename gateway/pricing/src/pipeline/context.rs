@@ -5,18 +5,16 @@ use crate::plan::Step;
 use crate::policy::{AmountsView, Context, Fact, Instant, LineView, Stat, UsageView};
 use crate::reads::Reads;
 
+use super::group::Group;
 use super::line::Line;
 use super::{Place, State};
 
-/// The context of one evaluation over the lines `group`, which are keyed by their position in it.
-pub(super) fn of<'a>(state: &'a State, place: Place<'a>, group: &[usize]) -> Context<'a> {
+/// The context of one evaluation over the lines of `group`, which are keyed by their position in it.
+pub(super) fn of<'a>(state: &'a State, place: Place<'a>, group: Group) -> Context<'a> {
     let Place { input, step: Step { reads, .. }, .. } = place;
     let mut usages = Usages::default();
-    let lines = group
-        .iter()
-        .zip(0u32..)
-        .filter_map(|(index, key)| Some(line_view(state.lines.get(*index)?, key, reads, &mut usages, input)))
-        .collect();
+    let lines = state.lines.get(group.indices()).unwrap_or_default();
+    let lines = lines.iter().zip(0u32..).map(|(line, key)| line_view(line, key, reads, &mut usages, input)).collect();
     let currency = &input.plan().currency;
     let balances = &input.offer().balances;
     Context {
@@ -73,7 +71,7 @@ fn line_view<'a>(
     usages: &mut Usages<'a>,
     input: &'a PricedInput,
 ) -> LineView<'a> {
-    let amounts = AmountsView {
+    let amounts = || AmountsView {
         unit: line.unit.as_str(),
         quantity: line.quantity,
         unit_price: line.list_unit_price,
@@ -82,16 +80,19 @@ fn line_view<'a>(
     };
     LineView {
         key,
-        facts: named(&line.facts, reads),
-        amounts: reads.amounts.then_some(amounts),
+        facts: named(line.facts(input), reads),
+        amounts: reads.amounts.then(amounts),
         segments: &[],
         portions: if reads.portions { line.portions.as_slice() } else { &[] },
         usage: usages.index_of(line.usage, reads, input),
     }
 }
 
-fn named<'a>(facts: &'a [Fact], reads: &Reads) -> Vec<&'a Fact> {
-    facts.iter().filter(|fact| reads.names_fact(&fact.key)).collect()
+fn named<'a>(facts: impl IntoIterator<Item = &'a Fact>, reads: &Reads) -> Vec<&'a Fact> {
+    if !reads.names_facts() {
+        return Vec::new();
+    }
+    facts.into_iter().filter(|fact| reads.names_fact(&fact.key)).collect()
 }
 
 /// The priced instant with the offset of the plan's time zone at that instant (never one remembered from elsewhere).

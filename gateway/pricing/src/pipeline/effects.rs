@@ -1,12 +1,12 @@
 //! What a step does to the lines: checked against the contract and computed before anything is touched.
 
-use std::collections::HashSet;
-
 use crate::amount::{Amount, AmountTooLarge};
+use crate::exact::normalized;
 use crate::guard::{Where, raise_to_zero};
 use crate::plan::Step;
 use crate::policy::{AddedLine, Adjustment, Advice, Fact, Fault, Measurement, Method, Portion, Scope};
 
+use super::group::Group;
 use super::line::{AdjustmentScope, AppliedAdjustment, Line, LineUnit, MethodUsed};
 use super::portions::Portions;
 use super::{
@@ -54,20 +54,19 @@ impl Effects {
         };
         let mut whole_cart = Vec::new();
         for Evaluated { group, outcome } in evaluated {
-            let mut codes = HashSet::new();
+            check_codes_differ(&outcome.adjustments)?;
             for adjustment in outcome.adjustments {
                 let adjustment = checked_words(step, adjustment)?;
-                if !codes.insert((adjustment.line, adjustment.code.clone())) {
-                    return Err(Fault::violation(format!("code `{}` twice on one line", adjustment.code)));
-                }
                 match adjustment.line {
-                    Some(key) => effects.on_line(state, place, line_of(key, &group)?, adjustment)?,
+                    Some(key) => {
+                        effects.on_line(state, place, group.line(key).ok_or_else(unknown_line)?, adjustment)?;
+                    }
                     None if step.scope == Scope::Quote => whole_cart.push(adjustment),
                     None => return Err(Fault::violation("an adjustment of the whole quote with scope `line`")),
                 }
             }
-            effects.add_lines(step, &group, outcome.added)?;
-            effects.keep_facts(step, &group, outcome.facts);
+            effects.add_lines(step, group, outcome.added)?;
+            effects.keep_facts(step, group, outcome.facts);
         }
         // Before they are multiplied by the lines.
         if whole_cart.len() > MAX_ADJUSTMENTS_PER_LINE {
@@ -99,7 +98,7 @@ impl Effects {
                 self.notes.push(note(place.step, Some(index), advice, (code, label, reason))?);
                 return Ok(());
             }
-            Method::Percent(rate) => (MethodUsed::Percent(rate.normalize()), line.amount.times(rate)?),
+            Method::Percent(rate) => (MethodUsed::Percent(normalized(rate)), line.amount.times(rate)?),
             Method::Amount(amount) => (MethodUsed::Amount, Amount::from_decimal(amount)?),
             Method::Minimum(minimum) => (MethodUsed::Minimum, missing_to(minimum, self.running(index)?)?),
             Method::Reprice(portions) => {
@@ -139,12 +138,11 @@ impl Effects {
         Ok(())
     }
 
-    fn add_lines(&mut self, step: &Step, group: &[usize], added: Vec<AddedLine>) -> Result<(), Fault> {
+    fn add_lines(&mut self, step: &Step, group: Group, added: Vec<AddedLine>) -> Result<(), Fault> {
         for line in added {
-            let parent = match (line.parent, group) {
-                (Some(key), _) => Some(line_of(key, group)?),
-                (None, [only]) => Some(*only),
-                (None, _) => None,
+            let parent = match line.parent {
+                Some(key) => Some(group.line(key).ok_or_else(unknown_line)?),
+                None => group.only(),
             };
             text::check_code(&line.unit)?;
             let is_gpu_time = matches!(line.unit.as_str(), "gpu_second" | "gpu_hour" | "task");
@@ -153,8 +151,8 @@ impl Effects {
             }
             check_produced(step, &line.code)?;
             let list_amount = Amount::product(line.unit_price, line.quantity, 1)?;
-            let mut facts = line.facts;
-            facts.push(Fact::new("added.code", line.code));
+            let mut said = line.facts;
+            said.push(Fact::new("added.code", line.code));
             self.added.push(Line {
                 reference: None,
                 parent,
@@ -165,7 +163,8 @@ impl Effects {
                 list_amount,
                 adjustments: Vec::new(),
                 amount: list_amount,
-                facts,
+                item: None,
+                said,
                 portions: Portions::default(),
                 // Storage or a block is no GPU time, so what its parent's GPUs did is nothing to it.
                 usage: None,
@@ -176,11 +175,11 @@ impl Effects {
         Ok(())
     }
 
-    fn keep_facts(&mut self, step: &Step, group: &[usize], facts: Vec<Fact>) {
+    fn keep_facts(&mut self, step: &Step, group: Group, facts: Vec<Fact>) {
         for fact in facts {
             let fact = Fact { key: format!("step.{}.{}", step.id, fact.key), value: fact.value };
-            match (step.scope, group) {
-                (Scope::Line, [line]) => self.line_facts.push((*line, fact)),
+            match (step.scope, group.only()) {
+                (Scope::Line, Some(line)) => self.line_facts.push((line, fact)),
                 _ => self.quote_facts.push(fact),
             }
         }
@@ -259,7 +258,7 @@ impl Effects {
         }
         for (index, fact) in self.line_facts {
             if let Some(line) = state.lines.get_mut(index) {
-                line.facts.push(fact);
+                line.said.push(fact);
             }
         }
         state.lines.extend(self.added);
@@ -282,8 +281,14 @@ fn note(
     Ok(Note { step: step.id.clone(), line, level: advice.level, code, text, what_if })
 }
 
-fn line_of(key: u32, group: &[usize]) -> Result<usize, Fault> {
-    usize::try_from(key).ok().and_then(|key| group.get(key)).copied().ok_or_else(unknown_line)
+/// A code appears once on a line, and once on the whole quote.
+fn check_codes_differ(adjustments: &[Adjustment]) -> Result<(), Fault> {
+    let mut codes: Vec<(Option<u32>, &str)> = adjustments.iter().map(|it| (it.line, it.code.as_str())).collect();
+    codes.sort_unstable();
+    match codes.array_windows().find(|[one, next]| one == next) {
+        Some([(_, code), _]) => Err(Fault::violation(format!("code `{}` twice on one line", text::excerpt(code, 40)))),
+        None => Ok(()),
+    }
 }
 
 fn unknown_line() -> Fault {

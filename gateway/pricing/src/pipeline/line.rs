@@ -27,13 +27,24 @@ pub struct Line {
     pub adjustments: Vec<AppliedAdjustment>,
     /// The line as it stands: list amount and adjustments so far.
     pub amount: Amount,
-    pub(crate) facts: Vec<Fact>,
+    /// The item that the line began as; `None` of an added line.
+    pub(crate) item: Option<usize>,
+    /// What policies said of the line, beside the facts of its item.
+    pub(crate) said: Vec<Fact>,
     pub(crate) portions: Portions,
     pub(crate) usage: Option<usize>,
     /// A percentage of a step other than the base was applied, so no reprice may follow.
     pub(crate) has_percent: bool,
     /// What policies have said of the line so far, notes included; rows of the engine do not count.
     pub(crate) policy_adjustments: usize,
+}
+
+impl Line {
+    /// Everything that is known of the line, in the order in which it became known.
+    pub(super) fn facts<'a>(&'a self, input: &'a PricedInput) -> impl Iterator<Item = &'a Fact> {
+        let item = self.item.and_then(|item| input.offer().items.get(item));
+        item.map_or(&[][..], |item| &item.facts).iter().chain(&self.said)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +125,8 @@ pub(super) fn enter(input: &PricedInput) -> Result<Vec<Line>, AmountTooLarge> {
                 list_amount,
                 adjustments: Vec::with_capacity(8),
                 amount: list_amount,
-                facts: item.facts.clone(),
+                item: Some(index),
+                said: Vec::new(),
                 portions: Portions::default(),
                 usage: input.usage_index(index),
                 has_percent: false,

@@ -1,6 +1,7 @@
 //! Amounts on the whole quote: computed on the sum, rounded to minor units, spread over the lines.
 
 use crate::amount::Amount;
+use crate::exact::normalized;
 use crate::guard::{Where, guard_share};
 use crate::policy::{Adjustment, Fault, Method};
 use crate::spread::spread;
@@ -20,7 +21,7 @@ pub(super) fn spread_over_lines(
     let lines = &state.lines;
     let entering = Amount::sum(lines.iter().map(|line| line.amount))?;
     let (method, amount) = match &adjustment.method {
-        Method::Percent(rate) => (MethodUsed::Percent(rate.normalize()), entering.times(*rate)?),
+        Method::Percent(rate) => (MethodUsed::Percent(normalized(*rate)), entering.times(*rate)?),
         Method::Amount(amount) => (MethodUsed::Amount, Amount::from_decimal(*amount)?),
         Method::Minimum(minimum) => {
             let running = Amount::sum(effects.running.iter().copied())?;

@@ -140,7 +140,7 @@ fn by_reference(quote: &Settled) -> Vec<(String, String, Vec<String>, String)> {
     let mut lines: Vec<_> = (0..quote.lines.len())
         .map(|index| {
             let line = &quote.lines[index];
-            let reference = line.facts.iter().find(|fact| fact.key == "line.ref").unwrap().value.clone();
+            let reference = line.stage_name();
             (reference, line.description.clone(), quote.rows(index), quote.line(index))
         })
         .collect();

@@ -170,6 +170,14 @@ impl Settled {
     }
 }
 
+impl Line {
+    /// The reference of an item, or what the policy that added the line called it in `line.ref`.
+    pub(super) fn stage_name(&self) -> String {
+        let said = || self.said.iter().find(|fact| fact.key == "line.ref").unwrap().value.clone();
+        self.reference.clone().unwrap_or_else(said)
+    }
+}
+
 pub(super) fn dec(text: &str) -> Decimal {
     exact::parse(text).unwrap()
 }
