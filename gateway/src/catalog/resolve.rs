@@ -8,6 +8,7 @@ use farebox_pricing::price_book::{Market, PriceQuery, PriceRow, UnknownPrice};
 use farebox_pricing::request::{MAX_GPU_COUNT, MAX_SECONDS, QuoteRequest, RequestedItem, Work};
 use jiff::Timestamp;
 
+use super::shelf::there_are;
 use super::{Catalog, PlanVersion, Tenant, facts};
 use crate::schema::Violation;
 
@@ -90,6 +91,10 @@ impl Catalog {
                 return Err(invalid("/currency", "no_plan", detail));
             }
         };
+        // Before anything is said of the plan: that there is one, and in which currency, is its customers' business.
+        if is_asked_for && !tenant.may_ask_for(name) {
+            return Err(self.unknown_plan(request, (tenant, name)));
+        }
         match self.plans.get(name) {
             Some(version) if version.plan.currency == *currency => Ok((tenant, version)),
             Some(version) if is_asked_for => {
@@ -97,10 +102,22 @@ impl Catalog {
                 Err(invalid("/currency", "currency_mismatch", detail))
             }
             None if is_asked_for && !self.plans_left_out.contains(name) => {
-                Err(invalid("/plan", "unknown_plan", format!("there is no plan `{name}`")))
+                Err(self.unknown_plan(request, (tenant, name)))
             }
             _ => Err(OfferError::Unavailable(format!("plan `{name}` cannot be priced under at the moment"))),
         }
+    }
+}
+
+impl Catalog {
+    /// The same words for a plan that is not there and for one that is not this tenant's.
+    fn unknown_plan(&self, request: &QuoteRequest, (tenant, name): (&Tenant, &str)) -> OfferError {
+        let QuoteRequest { tenant_id, currency, .. } = request;
+        let priced_in = |name: &String| self.plans.get(name).is_some_and(|it| it.plan.currency == *currency);
+        let offered = self.plans.keys().filter(|name| priced_in(name) && tenant.may_ask_for(name));
+        let offered = there_are(offered);
+        let detail = format!("there is no plan `{name}` for tenant `{tenant_id}`; in `{currency}` {offered}");
+        invalid("/plan", "unknown_plan", detail)
     }
 }
 
@@ -144,7 +161,7 @@ fn offered(
         reference: item.reference.clone(),
         description: description(row),
         gpu_model: item.gpu_model.clone(),
-        facts: facts::of_item(item, row),
+        facts: facts::of_item(item, quantity, row),
         quantity,
         list_unit_price: row.unit_price,
     })

@@ -94,6 +94,7 @@ fn w1_is_offered_at_list() {
         ("line.billing", "hourly"),
         ("line.priority", "normal"),
         ("line.gpu_count", "8"),
+        ("line.seconds", "259200"),
         ("line.memory_gib", "80.5"),
         ("line.network_gbps", "100"),
         ("book.memory_gib", "40"),
@@ -134,6 +135,7 @@ fn a_task_brings_its_inputs_and_no_time() {
     ];
     assert_eq!(of_task, expected);
     assert!(line.facts.iter().any(|fact| fact.key == "line.billing" && fact.value == "task"));
+    assert!(line.facts.iter().all(|fact| fact.key != "line.seconds"));
 }
 
 #[test]
@@ -147,6 +149,8 @@ fn time_is_rounded_up_to_the_granule_and_says_so() {
         let asked = RequestedItem { work: Work::Seconds(seconds), gpu_count: 2, ..item("a") };
         let resolved = resolve(&request(vec![item("b"), asked])).unwrap();
         assert_eq!(resolved.offer.items[1].quantity, OfferedQuantity::GpuSeconds(billed * 2));
+        let wall_time = farebox_pricing::policy::Fact::new("line.seconds", billed.to_string());
+        assert!(resolved.offer.items[1].facts.contains(&wall_time));
         let notes: Vec<_> = resolved.notes.iter().map(|note| (note.item, note.code, note.text.as_str())).collect();
         assert_eq!(notes, [(1, "granule", text)]);
     }
