@@ -148,7 +148,8 @@ fn storage(kind: &Kind, line: Line) -> Result<Option<AddedLine>, Refusal> {
         return Err(refuse("storage_without_time", "storage is priced by time, which a task does not have"));
     };
     // A product of too many digits is rounded without a word, at the cost of its scale.
-    let exact = |product: &Decimal| gib.scale() <= MAX_DECIMALS && product.scale() == gib.scale() + seconds.scale();
+    let is_whole = |product: &Decimal| product.is_zero() || product.scale() == gib.scale() + seconds.scale();
+    let exact = |product: &Decimal| gib.scale() <= MAX_DECIMALS && is_whole(product);
     let Some(quantity) = gib.checked_mul(seconds).filter(exact) else {
         return Err(refuse("storage_too_fine", "ask for less storage, or with at most 6 decimals"));
     };

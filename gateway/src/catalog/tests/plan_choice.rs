@@ -1,6 +1,7 @@
 //! Which plans a tenant may ask for by name, over the fixtures' plans and tenants of the test's own.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use farebox_pricing::currency::Currency;
 use farebox_pricing::price_book::Market;
@@ -11,8 +12,13 @@ use super::{policies, root};
 use crate::catalog::{Catalog, OfferError};
 use crate::schema::Violation;
 
-/// `own` has its plan and no other, `wide` one more, `any` all that there are.
-fn catalog() -> Catalog {
+/// `own` has its plan and no other, `wide` one more, `any` all that there are. Loaded once.
+fn catalog() -> &'static Catalog {
+    static LOADED: OnceLock<Catalog> = OnceLock::new();
+    LOADED.get_or_init(load)
+}
+
+fn load() -> Catalog {
     let directory = std::env::temp_dir().join(format!("farebox-plan-choice-{}", std::process::id()));
     for folder in ["price-books", "plans"] {
         fs::create_dir_all(directory.join(folder)).unwrap();
@@ -70,14 +76,14 @@ fn asked(catalog: &Catalog, tenant: &str, (currency, plan): (&str, Option<&str>)
 fn a_tenant_asks_for_its_own_plans_and_for_those_it_is_offered() {
     let catalog = catalog();
     for tenant in ["own", "wide", "any"] {
-        assert_eq!(asked(&catalog, tenant, ("CNY", None)).unwrap(), "gpu-standard");
-        assert_eq!(asked(&catalog, tenant, ("CNY", Some("gpu-standard"))).unwrap(), "gpu-standard");
+        assert_eq!(asked(catalog, tenant, ("CNY", None)).unwrap(), "gpu-standard");
+        assert_eq!(asked(catalog, tenant, ("CNY", Some("gpu-standard"))).unwrap(), "gpu-standard");
     }
     for tenant in ["wide", "any"] {
-        assert_eq!(asked(&catalog, tenant, ("CNY", Some("gpu-volume"))).unwrap(), "gpu-volume");
+        assert_eq!(asked(catalog, tenant, ("CNY", Some("gpu-volume"))).unwrap(), "gpu-volume");
     }
-    assert_eq!(asked(&catalog, "any", ("CNY", Some("research"))).unwrap(), "research");
-    let mismatch = asked(&catalog, "any", ("JPY", Some("research"))).unwrap_err();
+    assert_eq!(asked(catalog, "any", ("CNY", Some("research"))).unwrap(), "research");
+    let mismatch = asked(catalog, "any", ("JPY", Some("research"))).unwrap_err();
     assert_eq!(mismatch, ["/currency", "currency_mismatch", "plan `research` is in `CNY`; ask for that currency"]);
 }
 
@@ -87,14 +93,14 @@ fn what_a_tenant_is_not_offered_is_not_there() {
     let catalog = catalog();
     for (tenant, offered) in [("own", "there is `gpu-standard`"), ("wide", "there are `gpu-standard`, `gpu-volume`")] {
         for plan in ["research", "gpu-standard-usd", "half", "nonesuch", "*", ""] {
-            let said = asked(&catalog, tenant, ("CNY", Some(plan))).unwrap_err();
+            let said = asked(catalog, tenant, ("CNY", Some(plan))).unwrap_err();
             let sentence = format!("there is no plan `{plan}` for tenant `{tenant}`; in `CNY` {offered}");
             assert_eq!(said, ["/plan".to_owned(), "unknown_plan".to_owned(), sentence]);
         }
-        let said = asked(&catalog, tenant, ("USD", Some("gpu-standard-usd"))).unwrap_err();
+        let said = asked(catalog, tenant, ("USD", Some("gpu-standard-usd"))).unwrap_err();
         let sentence = format!("there is no plan `gpu-standard-usd` for tenant `{tenant}`; in `USD` there are none");
         assert_eq!(said, ["/plan".to_owned(), "unknown_plan".to_owned(), sentence]);
     }
-    let broken = asked(&catalog, "any", ("CNY", Some("half"))).unwrap_err();
+    let broken = asked(catalog, "any", ("CNY", Some("half"))).unwrap_err();
     assert_eq!(broken[2], "plan `half` cannot be priced under at the moment");
 }
