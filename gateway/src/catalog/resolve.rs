@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use farebox_pricing::exact;
 use farebox_pricing::granule::Granule;
 use farebox_pricing::offer::{Offer, OfferedItem, OfferedQuantity};
+use farebox_pricing::plan::Plan;
 use farebox_pricing::price_book::{Market, PriceQuery, PriceRow, UnknownPrice};
 use farebox_pricing::request::{MAX_GPU_COUNT, MAX_SECONDS, QuoteRequest, RequestedItem, Work};
 use jiff::Timestamp;
@@ -61,6 +63,7 @@ impl Catalog {
         let mut items = Vec::with_capacity(request.items.len());
         for (index, item) in request.items.iter().enumerate() {
             notes.extend(granule_note(version.plan.granule, (index, item)));
+            notes.extend(storage_note(&version.plan, (index, item)));
             items.extend(offered(version, (index, item), now, &mut wrong));
         }
         wrong.into_result()?;
@@ -220,6 +223,14 @@ fn granule_note(granule: Granule, (item, requested): (usize, &RequestedItem)) ->
     let verb = if asked == 1 { "is" } else { "are" };
     let text = format!("{} {verb} billed as {}", duration(asked), duration(billed));
     Some(OfferNote { item, code: "granule", text })
+}
+
+/// Storage that no step of the plan looks at is not sold, and not given away without a word.
+fn storage_note(plan: &Plan, (item, requested): (usize, &RequestedItem)) -> Option<OfferNote> {
+    let gib = requested.storage_gib.filter(|gib| !gib.is_zero())?;
+    let is_priced = plan.steps.iter().any(|step| step.reads.names_fact("line.storage_gib"));
+    let text = format!("the plan sells no storage: the {} GiB are not part of the quote", exact::print(gib));
+    (!is_priced).then_some(OfferNote { item, code: "storage_not_sold", text })
 }
 
 /// In the largest unit that divides it: `61 s`, `2 min`, `1 h`.

@@ -157,6 +157,22 @@ fn time_is_rounded_up_to_the_granule_and_says_so() {
 }
 
 #[test]
+fn storage_that_a_plan_does_not_sell_is_told() {
+    let noted = |plan: &str, gib: &str| {
+        let asked = RequestedItem { storage_gib: Some(parse(gib).unwrap()), ..item("a") };
+        let request = QuoteRequest { plan: Some(plan.to_owned()), ..request(vec![item("b"), asked]) };
+        let notes = resolve(&request).unwrap().notes;
+        notes.into_iter().map(|note| (note.item, note.code, note.text)).collect::<Vec<_>>()
+    };
+    let text = "the plan sells no storage: the 0.5 GiB are not part of the quote".to_owned();
+    assert_eq!(noted("gpu-standard", "0.50"), [(1, "storage_not_sold", text)]);
+    assert_eq!(noted("gpu-standard", "0.0"), []);
+    // Its own step looks at it: it prices it, or refuses.
+    assert_eq!(noted("research", "0.50"), []);
+    assert_eq!(noted("production", "0.50"), []);
+}
+
+#[test]
 fn everything_unknown_is_told_at_once() {
     let items = vec![
         RequestedItem { gpu_model: "Z9000".to_owned(), ..item("a") },
