@@ -34,7 +34,8 @@ fn check(name: &str) -> Result<(), String> {
     recorded(name, &root().join("fixtures/cases").join(name).join(file), &redacted(answer.json()))
 }
 
-/// What was worked out by hand: the status, and the total and message codes, or the problem and its pointers.
+/// What was worked out by hand: the status, and the total, the lines' amounts and message codes, or the problem and its
+/// pointers.
 fn by_hand(name: &str, case: &Value, answer: &Answer) -> Result<(), String> {
     let json = answer.json();
     let list = |pointer: &str, member: &str| -> Value {
@@ -44,6 +45,7 @@ fn by_hand(name: &str, case: &Value, answer: &Answer) -> Result<(), String> {
     let found = [
         ("status", answer.status.into()),
         ("total", json.pointer("/totals/total").cloned().unwrap_or_default()),
+        ("amounts", list("/lines", "amount")),
         ("messages", list("/messages", "code")),
         ("problem", json["type"].as_str().unwrap_or_default().trim_start_matches("/problems/").into()),
         ("pointers", list("/errors", "pointer")),

@@ -12,6 +12,7 @@ mod bad_input;
 mod cases;
 mod contract;
 mod harness;
+mod lines;
 mod memo;
 mod openapi;
 mod quotes;

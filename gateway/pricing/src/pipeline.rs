@@ -87,6 +87,9 @@ pub enum PricingError {
     Faulted { step: String, policy: String, on_fault: OnFault, fault: Fault },
     #[error("the plan has no step that measures tasks")]
     NotMeasured { item: usize },
+    /// The cart is too long for what the plan adds to it; a shorter one has a price.
+    #[error("with what step `{step}` adds, the quote has {lines} lines and not at most {MAX_LINES}")]
+    TooManyLines { step: String, lines: usize },
     #[error(transparent)]
     TooLarge(#[from] AmountTooLarge),
     #[error(transparent)]
@@ -119,15 +122,17 @@ struct Place<'a> {
     index: usize,
 }
 
-/// A step that came to no effects, and the line that was being evaluated.
-struct Halted {
-    halt: Halt,
-    line: Option<usize>,
+/// A step that came to no effects.
+enum Halted {
+    /// By the policy, at the line that was being evaluated.
+    Policy { halt: Halt, line: Option<usize> },
+    /// Each line that the step adds is fair, but one quote does not hold all of them.
+    TooManyLines(usize),
 }
 
 impl From<Fault> for Halted {
     fn from(fault: Fault) -> Self {
-        Self { halt: Halt::Faulted(fault), line: None }
+        Self::Policy { halt: Halt::Faulted(fault), line: None }
     }
 }
 
@@ -135,12 +140,18 @@ impl Halted {
     /// The message and the fault of a step that its plan allows to skip; else the error. A host fault is nobody's rule: it
     /// is worth a retry, and never a price.
     fn excused(self, place: Place<'_>) -> Result<(Note, SkippedStep), PricingError> {
-        match self.halt {
+        let (halt, line) = match self {
+            Self::Policy { halt, line } => (halt, line),
+            Self::TooManyLines(lines) => {
+                return Err(PricingError::TooManyLines { step: place.step.id.clone(), lines });
+            }
+        };
+        match halt {
             Halt::Refused(mut refusal) => {
                 refusal.detail = text::excerpt(&refusal.detail, MAX_TEXT);
                 refusal.code = text::excerpt(&refusal.code, MAX_TEXT);
                 refusal.pointer = refusal.pointer.filter(|pointer| text::is_pointer(pointer));
-                let item = self.line.filter(|index| *index < place.input.offer().items.len());
+                let item = line.filter(|index| *index < place.input.offer().items.len());
                 let (step, policy) = (place.step.id.clone(), place.step.policy.id());
                 Err(PricingError::Refused { step, policy, item, refusal: Box::new(refusal) })
             }
@@ -201,6 +212,9 @@ impl State {
         let evaluated = self.evaluate(place, &mut cost, policies);
         self.costs.push(cost);
         let effects = effects::Effects::of_step(self, place, evaluated?)?;
+        if let Some(lines) = effects.too_many_lines(self) {
+            return Err(Halted::TooManyLines(lines));
+        }
         effects.commit(self, place.step);
         Ok(())
     }
@@ -215,8 +229,9 @@ impl State {
         let mut evaluated = Vec::new();
         for group in Group::of(place.step.scope, self.lines.len()) {
             let context = context::of(self, place, group);
-            let evaluation =
-                policies.evaluate(place.index, &context).map_err(|halt| Halted { line: blamed(&halt, group), halt })?;
+            let evaluation = policies
+                .evaluate(place.index, &context)
+                .map_err(|halt| Halted::Policy { line: blamed(&halt, group), halt })?;
             cost.add(&evaluation);
             evaluated.push(Evaluated { group, outcome: evaluation.outcome });
         }

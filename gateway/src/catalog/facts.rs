@@ -1,13 +1,14 @@
 //! What policies may know of an item: facts by key, in a fixed order. What is not known is absent.
 
 use farebox_pricing::exact;
+use farebox_pricing::offer::OfferedQuantity;
 use farebox_pricing::policy::Fact;
 use farebox_pricing::price_book::PriceRow;
 use farebox_pricing::request::{RequestedItem, Task, Work};
 use rust_decimal::Decimal;
 
 /// The facts of an item that `row` prices. Where the item does not ask for memory or bandwidth, the row's are meant.
-pub(super) fn of_item(item: &RequestedItem, row: &PriceRow) -> Vec<Fact> {
+pub(super) fn of_item(item: &RequestedItem, quantity: OfferedQuantity, row: &PriceRow) -> Vec<Fact> {
     let mut facts = Facts(Vec::with_capacity(20));
     let billing = match item.work {
         Work::Seconds(_) => "hourly",
@@ -19,6 +20,7 @@ pub(super) fn of_item(item: &RequestedItem, row: &PriceRow) -> Vec<Fact> {
     facts.push("line.billing", billing);
     facts.push("line.priority", &item.priority);
     facts.push("line.gpu_count", item.gpu_count.to_string());
+    facts.count("line.seconds", wall_seconds(item, quantity));
     facts.decimal("line.memory_gib", item.memory_gib.or(row.memory_gib));
     facts.decimal("line.network_gbps", item.network_gbps.or(row.network_gbps));
     facts.decimal("line.storage_gib", item.storage_gib);
@@ -38,6 +40,14 @@ pub(super) fn of_item(item: &RequestedItem, row: &PriceRow) -> Vec<Fact> {
         facts.task(task);
     }
     facts.0
+}
+
+/// Wall time at the plan's granule; a task has none. GPU time is a whole multiple of it.
+fn wall_seconds(item: &RequestedItem, quantity: OfferedQuantity) -> Option<u64> {
+    match quantity {
+        OfferedQuantity::GpuSeconds(gpu_seconds) => gpu_seconds.checked_div(u64::from(item.gpu_count)),
+        OfferedQuantity::Task => None,
+    }
 }
 
 struct Facts(Vec<Fact>);

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use farebox_pricing::exact;
 use farebox_pricing::granule::Granule;
 use farebox_pricing::offer::{Offer, OfferedItem, OfferedQuantity};
+use farebox_pricing::plan::Plan;
 use farebox_pricing::price_book::{Market, PriceQuery, PriceRow, UnknownPrice};
 use farebox_pricing::request::{MAX_GPU_COUNT, MAX_SECONDS, QuoteRequest, RequestedItem, Work};
 use jiff::Timestamp;
 
+use super::shelf::there_are;
 use super::{Catalog, PlanVersion, Tenant, facts};
 use crate::schema::Violation;
 
@@ -60,6 +63,7 @@ impl Catalog {
         let mut items = Vec::with_capacity(request.items.len());
         for (index, item) in request.items.iter().enumerate() {
             notes.extend(granule_note(version.plan.granule, (index, item)));
+            notes.extend(storage_note(&version.plan, (index, item)));
             items.extend(offered(version, (index, item), now, &mut wrong));
         }
         wrong.into_result()?;
@@ -90,6 +94,10 @@ impl Catalog {
                 return Err(invalid("/currency", "no_plan", detail));
             }
         };
+        // Before anything is said of the plan: that there is one, and in which currency, is its customers' business.
+        if is_asked_for && !tenant.may_ask_for(name) {
+            return Err(self.unknown_plan(request, (tenant, name)));
+        }
         match self.plans.get(name) {
             Some(version) if version.plan.currency == *currency => Ok((tenant, version)),
             Some(version) if is_asked_for => {
@@ -97,10 +105,22 @@ impl Catalog {
                 Err(invalid("/currency", "currency_mismatch", detail))
             }
             None if is_asked_for && !self.plans_left_out.contains(name) => {
-                Err(invalid("/plan", "unknown_plan", format!("there is no plan `{name}`")))
+                Err(self.unknown_plan(request, (tenant, name)))
             }
             _ => Err(OfferError::Unavailable(format!("plan `{name}` cannot be priced under at the moment"))),
         }
+    }
+}
+
+impl Catalog {
+    /// The same words for a plan that is not there and for one that is not this tenant's.
+    fn unknown_plan(&self, request: &QuoteRequest, (tenant, name): (&Tenant, &str)) -> OfferError {
+        let QuoteRequest { tenant_id, currency, .. } = request;
+        let priced_in = |name: &String| self.plans.get(name).is_some_and(|it| it.plan.currency == *currency);
+        let offered = self.plans.keys().filter(|name| priced_in(name) && tenant.may_ask_for(name));
+        let offered = there_are(offered);
+        let detail = format!("there is no plan `{name}` for tenant `{tenant_id}`; in `{currency}` {offered}");
+        invalid("/plan", "unknown_plan", detail)
     }
 }
 
@@ -144,7 +164,7 @@ fn offered(
         reference: item.reference.clone(),
         description: description(row),
         gpu_model: item.gpu_model.clone(),
-        facts: facts::of_item(item, row),
+        facts: facts::of_item(item, quantity, row),
         quantity,
         list_unit_price: row.unit_price,
     })
@@ -203,6 +223,14 @@ fn granule_note(granule: Granule, (item, requested): (usize, &RequestedItem)) ->
     let verb = if asked == 1 { "is" } else { "are" };
     let text = format!("{} {verb} billed as {}", duration(asked), duration(billed));
     Some(OfferNote { item, code: "granule", text })
+}
+
+/// Storage that no step of the plan looks at is not sold, and not given away without a word.
+fn storage_note(plan: &Plan, (item, requested): (usize, &RequestedItem)) -> Option<OfferNote> {
+    let gib = requested.storage_gib.filter(|gib| !gib.is_zero())?;
+    let is_priced = plan.steps.iter().any(|step| step.reads.names_fact("line.storage_gib"));
+    let text = format!("the plan sells no storage: the {} GiB are not part of the quote", exact::print(gib));
+    (!is_priced).then_some(OfferNote { item, code: "storage_not_sold", text })
 }
 
 /// In the largest unit that divides it: `61 s`, `2 min`, `1 h`.

@@ -1,6 +1,6 @@
 //! Who pays, and by which plans.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use farebox_pricing::currency::Currency;
@@ -17,16 +17,28 @@ use crate::schema::child;
 /// Characters of an attribute's value.
 const MAX_VALUE: usize = 200;
 
+/// In a tenant's `offered`: every plan that there is.
+const EVERY_PLAN: &str = "*";
+
 /// A billing tenant.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// A plan's name by currency code, also where that plan cannot be priced under.
     pub plans: BTreeMap<String, String>,
+    /// Names of plans that it may ask for beside those.
+    offered: BTreeSet<String>,
     /// `tenant.*`, in the order of their keys.
     pub facts: Vec<Fact>,
 }
 
-/// Reads a tenant. A plan that is not there is a problem of that currency only.
+impl Tenant {
+    /// Whether a request of the tenant may name this plan.
+    pub fn may_ask_for(&self, plan: &str) -> bool {
+        self.plans.values().any(|own| own == plan) || self.offered.contains(plan) || self.offered.contains(EVERY_PLAN)
+    }
+}
+
+/// Reads a tenant. A plan that is not there is a problem of that currency, or of that offer, only.
 pub(super) fn read(
     document: &Document,
     wire: WireTenant,
@@ -54,7 +66,13 @@ pub(super) fn read(
         check_plan(&mut findings, currency, plans.get(&plan));
         by_currency.insert(code, plan);
     }
-    let tenant = is_sound.then_some(Tenant { plans: by_currency, facts });
+    for (index, plan) in wire.offered.iter().enumerate().filter(|(_, plan)| *plan != EVERY_PLAN) {
+        if let Err(message) = plans.get(plan) {
+            findings.wrong(&format!("/offered/{index}"), message);
+        }
+    }
+    let offered = wire.offered.into_iter().collect();
+    let tenant = is_sound.then_some(Tenant { plans: by_currency, offered, facts });
     (tenant, findings.problems)
 }
 

@@ -1,5 +1,6 @@
 //! The catalogue over the fixtures, sound and broken, with the real policies.
 
+mod plan_choice;
 mod requests;
 
 use std::fs;
@@ -25,10 +26,12 @@ fn policies() -> &'static Path {
         // Those that ship, whatever else someone has begun beside them: the problems name all that there are.
         let shipped = [
             "base-factors",
+            "cart-adjustment",
             "feature-surcharge",
             "framework-premium",
             "image-channel",
             "isolation",
+            "session-plan",
             "utilisation-adjustment",
         ];
         let packages: Vec<PathBuf> = shipped.iter().map(|name| root.join("policies").join(name)).collect();
@@ -61,11 +64,12 @@ fn the_fixtures_have_no_problems() {
     let catalog = fixtures();
     let names = |names: Vec<&String>| names.into_iter().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(names(catalog.tenants.keys().collect()), "acme globex initech");
+    let siblings: Vec<_> = catalog.plans.iter().filter(|(name, _)| name.starts_with("gpu-standard")).collect();
     assert_eq!(
-        names(catalog.plans.keys().collect()),
+        names(siblings.iter().map(|(name, _)| *name).collect()),
         "gpu-standard gpu-standard-jpy gpu-standard-kwd gpu-standard-usd"
     );
-    for version in catalog.plans.values() {
+    for (_, version) in siblings {
         let steps: Vec<_> = version.plan.steps.iter().map(|step| (step.id.as_str(), step.policy.id())).collect();
         let expected = [
             ("base", "base-factors@1.0.0"),
@@ -82,6 +86,7 @@ fn the_fixtures_have_no_problems() {
     }
     for tenant in catalog.tenants.values() {
         assert_eq!(names(tenant.plans.keys().collect()), "CNY JPY KWD USD");
+        assert!(catalog.plans.keys().all(|plan| tenant.may_ask_for(plan)));
     }
 }
 

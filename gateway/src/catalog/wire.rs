@@ -293,6 +293,11 @@ pub struct WireTenant {
     /// The plan of each currency that the tenant can be quoted in.
     #[schema(example = json!({"CNY": "gpu-standard"}))]
     pub plans: BTreeMap<String, String>,
+    /// Plans that the tenant may ask for by name, beside those in `plans`; `*` stands for every plan. Any other is
+    /// unknown to it. Default: none.
+    #[serde(default)]
+    #[schema(max_items = 1000, example = json!(["gpu-volume"]))]
+    pub offered: Vec<String>,
     /// What policies may read of the tenant, as `tenant.<key>`; keys are lower-case words. Default: none.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,

@@ -16,7 +16,7 @@ pub struct QuoteBody {
     /// ISO 4217 code; must be the plan's.
     #[schema(pattern = "^[A-Z]{3}$", example = "CNY")]
     pub currency: String,
-    /// A plan by name; without it, the tenant's plan for the currency.
+    /// A plan by name, of those that the tenant may ask for; without it, the tenant's plan for the currency.
     #[schema(min_length = 1, max_length = 64, example = "gpu-standard")]
     pub plan: Option<String>,
     /// Comes back on the quote as it is.

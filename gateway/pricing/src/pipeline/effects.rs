@@ -139,6 +139,10 @@ impl Effects {
     }
 
     fn add_lines(&mut self, step: &Step, group: Group, added: Vec<AddedLine>) -> Result<(), Fault> {
+        // Beside the one line that every quote has, these find no room in any.
+        if added.len() >= MAX_LINES {
+            return Err(Fault::violation(format!("more than {MAX_LINES} lines")));
+        }
         for line in added {
             let parent = match line.parent {
                 Some(key) => Some(group.line(key).ok_or_else(unknown_line)?),
@@ -207,14 +211,17 @@ impl Effects {
         if !step.is_base() && self.portions.iter().any(|(line, _)| takes_percent(*line)) {
             return Err(Fault::violation("a reprice and a percentage of one line in one step"));
         }
-        if !self.added.is_empty() && state.lines.len().saturating_add(self.added.len()) > MAX_LINES {
-            return Err(Fault::violation(format!("more than {MAX_LINES} lines")));
-        }
         let asking = |notes: &[Note]| notes.iter().filter(|note| !note.what_if.is_empty()).count();
         if asking(&state.notes).saturating_add(asking(&self.notes)) > MAX_WHAT_IFS {
             return Err(Fault::violation(format!("more than {MAX_WHAT_IFS} notes with a what-if")));
         }
         Ok(())
+    }
+
+    /// How many lines there would be, where one quote does not hold them.
+    pub(super) fn too_many_lines(&self, state: &State) -> Option<usize> {
+        let lines = state.lines.len().saturating_add(self.added.len());
+        (!self.added.is_empty() && lines > MAX_LINES).then_some(lines)
     }
 
     /// How many adjustments and notes by the policy this is on each line.

@@ -2,8 +2,8 @@
 
 use rust_decimal::Decimal;
 
-use crate::pipeline::MethodUsed;
-use crate::plan::{BASE_STEP, Step};
+use crate::pipeline::{MethodUsed, PricingError};
+use crate::plan::{BASE_STEP, OnFault, Step};
 use crate::policy::{AddedLine, Adjustment, Fact, Method, Outcome, Portion, Scope};
 
 use super::stage::{
@@ -45,6 +45,36 @@ fn a_hundred_lines() {
     let quote = ten_hours().step(step("storage"), move |_| Ok(outcome.clone())).each_line("s", Vec::new()).price();
     assert_eq!((quote.lines.len(), quote.total()), (100, "219.00".to_owned()));
     assert_eq!(quote.costs[1].evaluations, 100);
+}
+
+/// 50 items with a line of storage each fit; one more does not, and no fault rule makes a price of it.
+#[test]
+fn a_cart_too_long_for_what_is_added_to_it_is_no_fault_of_the_policy() {
+    let cart = |items: usize, on_fault: OnFault| {
+        let mut stage = Stage::new("CNY");
+        for item in 0..items {
+            stage = stage.gpu(&format!("r{item}"), "12", 3600);
+        }
+        let storage = Step { on_fault, ..step("storage") };
+        stage.step(storage, |_| {
+            let added = AddedLine {
+                parent: Some(0),
+                code: "storage".to_owned(),
+                label: "Storage".to_owned(),
+                unit: "gib".to_owned(),
+                quantity: dec("1"),
+                unit_price: dec("1"),
+                facts: Vec::new(),
+            };
+            Ok(Outcome { added: vec![added], ..Outcome::default() })
+        })
+    };
+    for on_fault in [OnFault::Refuse, OnFault::PreviousVersion, OnFault::Skip] {
+        let quote = cart(50, on_fault).price();
+        assert_eq!((quote.lines.len(), quote.total()), (100, "650.00".to_owned()));
+        let expected = PricingError::TooManyLines { step: "storage".to_owned(), lines: 102 };
+        assert_eq!(cart(51, on_fault).try_price().unwrap_err(), expected);
+    }
 }
 
 #[test]

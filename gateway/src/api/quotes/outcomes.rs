@@ -48,7 +48,10 @@ fn failed(metrics: &Metrics, error: &QuotingError) {
                     metrics.policy_faulted(policy, fault);
                 }
                 PricingError::SumsDiffer(_) => tracing::error!(plan, tenant, "the rows of a quote do not sum"),
-                PricingError::Refused { .. } | PricingError::NotMeasured { .. } | PricingError::TooLarge(_) => {}
+                PricingError::Refused { .. }
+                | PricingError::NotMeasured { .. }
+                | PricingError::TooManyLines { .. }
+                | PricingError::TooLarge(_) => {}
             }
         }
         QuotingError::Issuing(error) => {
@@ -61,7 +64,9 @@ fn failed(metrics: &Metrics, error: &QuotingError) {
 fn outcome(error: &PricingError) -> QuoteOutcome {
     match error {
         PricingError::Refused { .. } => QuoteOutcome::Refused,
-        PricingError::NotMeasured { .. } | PricingError::TooLarge(_) => QuoteOutcome::Invalid,
+        PricingError::NotMeasured { .. } | PricingError::TooManyLines { .. } | PricingError::TooLarge(_) => {
+            QuoteOutcome::Invalid
+        }
         PricingError::Faulted { .. } | PricingError::SumsDiffer(_) => QuoteOutcome::Faulted,
     }
 }

@@ -1,6 +1,6 @@
 //! From the road's errors to problems. What is ours to mend was logged by `outcomes`; here it is only told.
 
-use farebox_pricing::pipeline::PricingError;
+use farebox_pricing::pipeline::{MAX_LINES, PricingError};
 
 use super::Problem;
 use crate::catalog::OfferError;
@@ -53,6 +53,13 @@ impl From<PricingError> for Problem {
                 let pointer = format!("/items/{item}/billing");
                 let detail = "the plan does not price tasks; ask with `hours`, or for another plan";
                 Self::invalid(detail, vec![Violation::new(pointer, "not_measured", detail)])
+            }
+            PricingError::TooManyLines { step, lines } => {
+                let detail = format!(
+                    "with the lines that step `{step}` adds, the quote has {lines} and not at most {MAX_LINES}; ask for \
+                     fewer items at a time"
+                );
+                Self::invalid(detail.clone(), vec![Violation::new("/items", "too_many_lines", detail)])
             }
             PricingError::TooLarge(error) => {
                 Self::invalid(error.to_string(), vec![Violation::new("/items", "too_large", error.to_string())])

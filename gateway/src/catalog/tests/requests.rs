@@ -94,6 +94,7 @@ fn w1_is_offered_at_list() {
         ("line.billing", "hourly"),
         ("line.priority", "normal"),
         ("line.gpu_count", "8"),
+        ("line.seconds", "259200"),
         ("line.memory_gib", "80.5"),
         ("line.network_gbps", "100"),
         ("book.memory_gib", "40"),
@@ -134,6 +135,7 @@ fn a_task_brings_its_inputs_and_no_time() {
     ];
     assert_eq!(of_task, expected);
     assert!(line.facts.iter().any(|fact| fact.key == "line.billing" && fact.value == "task"));
+    assert!(line.facts.iter().all(|fact| fact.key != "line.seconds"));
 }
 
 #[test]
@@ -147,9 +149,27 @@ fn time_is_rounded_up_to_the_granule_and_says_so() {
         let asked = RequestedItem { work: Work::Seconds(seconds), gpu_count: 2, ..item("a") };
         let resolved = resolve(&request(vec![item("b"), asked])).unwrap();
         assert_eq!(resolved.offer.items[1].quantity, OfferedQuantity::GpuSeconds(billed * 2));
+        let wall_time = farebox_pricing::policy::Fact::new("line.seconds", billed.to_string());
+        assert!(resolved.offer.items[1].facts.contains(&wall_time));
         let notes: Vec<_> = resolved.notes.iter().map(|note| (note.item, note.code, note.text.as_str())).collect();
         assert_eq!(notes, [(1, "granule", text)]);
     }
+}
+
+#[test]
+fn storage_that_a_plan_does_not_sell_is_told() {
+    let noted = |plan: &str, gib: &str| {
+        let asked = RequestedItem { storage_gib: Some(parse(gib).unwrap()), ..item("a") };
+        let request = QuoteRequest { plan: Some(plan.to_owned()), ..request(vec![item("b"), asked]) };
+        let notes = resolve(&request).unwrap().notes;
+        notes.into_iter().map(|note| (note.item, note.code, note.text)).collect::<Vec<_>>()
+    };
+    let text = "the plan sells no storage: the 0.5 GiB are not part of the quote".to_owned();
+    assert_eq!(noted("gpu-standard", "0.50"), [(1, "storage_not_sold", text)]);
+    assert_eq!(noted("gpu-standard", "0.0"), []);
+    // Its own step looks at it: it prices it, or refuses.
+    assert_eq!(noted("research", "0.50"), []);
+    assert_eq!(noted("production", "0.50"), []);
 }
 
 #[test]
