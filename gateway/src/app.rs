@@ -82,7 +82,7 @@ impl App {
             catalog,
             mirror: Mirror::new(config.mirror),
             quotes: RecentQuotes::new(config.quotes.kept),
-            issuer,
+            issuer: Some(issuer),
         });
         let turned_away = Arc::new(TurnedAway::default());
         let (observed, away) = (Arc::clone(&road), Arc::clone(&turned_away));

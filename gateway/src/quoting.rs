@@ -12,6 +12,7 @@ mod identifiers;
 mod issuing;
 mod messages;
 mod token_claims;
+mod watching;
 
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ use crate::intake::{Accepted, Intake, IntakeError};
 use crate::ledger::{Quote, RecentQuotes};
 use crate::token::TokenKeys;
 use messages::Said;
+use watching::{Unwatched, Watched};
+
+pub(crate) use watching::Watch;
 
 /// What the road leads through.
 #[derive(Debug)]
@@ -37,7 +41,8 @@ pub(crate) struct Road {
     pub catalog: Catalog,
     pub mirror: Mirror,
     pub quotes: RecentQuotes,
-    pub issuer: Issuer,
+    /// `None`: what is priced is a preview, which nobody can accept.
+    pub issuer: Option<Issuer>,
 }
 
 /// Who issues quotes, as their tokens say.
@@ -66,13 +71,25 @@ pub(crate) enum QuotingError {
 impl Road {
     /// Prices the request in `body` as of `now` and issues the quote.
     pub(crate) fn quote(&self, body: &[u8], now: Timestamp) -> Result<Arc<Quote>, QuotingError> {
+        self.quote_watched(body, now, &mut Unwatched)
+    }
+
+    /// The same, seen by `watch`.
+    pub(crate) fn quote_watched(
+        &self,
+        body: &[u8],
+        now: Timestamp,
+        watch: &mut dyn Watch,
+    ) -> Result<Arc<Quote>, QuotingError> {
         let Accepted { request, body } = self.intake.read(body)?;
 
         // The version is taken here, once, and kept to the end.
         let Resolved { version, offer, notes } = self.catalog.resolve(&request, now)?;
+        watch.offered(&request, &version, now);
         let input = offer.with_usage(|item| self.usage_of(&request.tenant_id, item, &version.plan, now));
 
-        let settled = price(&input, &mut Session::new(&version.policies)).map_err(|source| QuotingError::Pricing {
+        let mut policies = Watched { policies: Session::new(&version.policies), watch };
+        let settled = price(&input, &mut policies).map_err(|source| QuotingError::Pricing {
             plan: version.plan.name.clone(),
             tenant: request.tenant_id.clone(),
             source: Box::new(source),
@@ -80,7 +97,7 @@ impl Road {
 
         let messages = messages::of(Said { offer: &notes, input: &input, settled: &settled });
         let priced = issuing::Priced { request, body, input, settled, messages };
-        let quote = Arc::new(issuing::issue(priced, &self.issuer)?);
+        let quote = Arc::new(issuing::issue(priced, self.issuer.as_ref())?);
         self.quotes.keep(Arc::clone(&quote));
         Ok(quote)
     }
