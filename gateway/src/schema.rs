@@ -13,6 +13,8 @@ use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use crate::suggestion::did_you_mean;
+
 pub use decimal::WireDecimal;
 
 /// One thing that is wrong with a document. `pointer` is a JSON Pointer into it.
@@ -38,6 +40,8 @@ pub const MAX_VIOLATIONS: usize = 1_000;
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
+    /// What the validator was made of, to look up what was meant by a name that it does not know.
+    document: Value,
 }
 
 /// A schema that cannot be compiled: a defect for our own types, bad input for a policy's.
@@ -56,12 +60,13 @@ impl Schema {
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .should_validate_formats(false);
         let validator = options.build(document).map_err(|error| SchemaError(shorten(&error.to_string())))?;
-        Ok(Self { validator })
+        Ok(Self { validator, document: document.clone() })
     }
 
     /// Every violation, in the order of the document; of a document that is wrong all over, the first thousand.
     pub fn violations(&self, document: &Value) -> Vec<Violation> {
-        self.validator.iter_errors(document).flat_map(|error| violations_of(&error)).take(MAX_VIOLATIONS).collect()
+        let errors = self.validator.iter_errors(document);
+        errors.flat_map(|error| violations_of(&error, &self.document)).take(MAX_VIOLATIONS).collect()
     }
 }
 
@@ -79,16 +84,24 @@ pub fn document_of<Wire: ToSchema>() -> Value {
 }
 
 /// The violations that an error stands for: one for each member at fault, and those of the branch that was meant.
-fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
+fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> {
     let path = error.instance_path().to_string();
     match error.kind() {
-        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected
-            .iter()
-            .map(|name| {
-                let detail = format!("`{}` is not a known field", shorten(name));
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let known = names_beside(error.schema_path().as_str(), schema);
+            let unknown = unexpected.iter().map(|name| {
+                let meant = did_you_mean(name, known.iter().copied());
+                let detail = format!("`{}` is not a known field{meant}", shorten(name));
                 Violation::new(child(&path, name), "unknown_field", detail)
-            })
-            .collect(),
+            });
+            unknown.collect()
+        }
+        ValidationErrorKind::Enum { options } => {
+            let mut violation = general(error, path);
+            let options = options.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str);
+            violation.detail.push_str(&did_you_mean(error.instance().as_str().unwrap_or_default(), options));
+            vec![violation]
+        }
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
             vec![Violation::new(child(&path, name), "required", format!("`{name}` is missing"))]
@@ -100,12 +113,19 @@ fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
         }
         ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } => {
             match meant(context, &path) {
-                Some(branch) => branch.iter().flat_map(violations_of).collect(),
+                Some(branch) => branch.iter().flat_map(|error| violations_of(error, schema)).collect(),
                 None => vec![general(error, path)],
             }
         }
         _ => vec![general(error, path)],
     }
+}
+
+/// The properties that a schema knows where it forbids others.
+fn names_beside<'a>(keyword: &str, schema: &'a Value) -> Vec<&'a str> {
+    let parent = keyword.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let properties = schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }
 
 /// An optional member is "null or this": the branch that was meant is the one that does not merely want another type.

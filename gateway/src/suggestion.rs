@@ -17,7 +17,7 @@ pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str
         return None;
     }
     let folded = written.to_lowercase();
-    let near = known.into_iter().filter_map(|name| {
+    let near = known.into_iter().filter(|name| *name != written).filter_map(|name| {
         let differ = name.chars().count().abs_diff(length);
         let distance = (differ <= most).then(|| strsim::osa_distance(&folded, &name.to_lowercase()))?;
         (distance <= most).then_some((distance, name))
@@ -38,6 +38,7 @@ mod tests {
             ("GPU_COUNT", Some("gpu_count")),
             ("regoin", Some("region")),
             ("marktes", Some("market")),
+            ("market", None),
             ("colour", None),
             ("", None),
             ("gp", None),

@@ -18,7 +18,8 @@ use crate::ledger::Quote;
 pub(crate) struct QuoteView<'a> {
     #[schema(example = "q_01kbbq3f6xk2e4s8vw2x7c9t5m")]
     id: &'a str,
-    /// `open` or `expired`; `preview` where nobody can accept it.
+    /// `open` or `expired`.
+    // `preview` without a token: no server answers that, and the published document does not say it.
     status: &'static str,
     tenant_id: &'a str,
     currency: &'static str,
@@ -35,7 +36,8 @@ pub(crate) struct QuoteView<'a> {
     plan: PlanView<'a>,
     decision_id: &'a str,
     messages: Vec<MessageView<'a>>,
-    /// Compact JWS; lets any replica honour the quote. Absent, like the links, on a preview, which no server gives.
+    /// Compact JWS; lets any replica honour the quote.
+    // Absent, like the links, on a preview.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
     token: Option<&'a str>,

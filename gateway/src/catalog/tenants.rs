@@ -10,7 +10,7 @@ use super::PlanVersion;
 use super::document::Document;
 use super::findings::Findings;
 use super::problem::CatalogProblem;
-use super::shelf::Shelf;
+use super::shelf::{Missing, Shelf};
 use super::wire::WireTenant;
 use crate::schema::child;
 
@@ -59,13 +59,16 @@ pub(super) fn read(
 }
 
 /// That the plan is there and in this currency.
-fn check_plan(findings: &mut Findings<'_>, currency: Currency, plan: Result<&Arc<PlanVersion>, String>) {
-    let message = match plan {
-        Ok(found) if found.plan.currency == currency => return,
-        Ok(found) => format!("plan `{}` is in {}, not in {currency}", found.plan.name, found.plan.currency),
-        Err(message) => message,
-    };
-    findings.wrong(&child("/plans", currency.code()), message);
+fn check_plan(findings: &mut Findings<'_>, currency: Currency, plan: Result<&Arc<PlanVersion>, Missing>) {
+    let pointer = child("/plans", currency.code());
+    match plan {
+        Ok(found) if found.plan.currency == currency => {}
+        Ok(found) => {
+            let message = format!("plan `{}` is in {}, not in {currency}", found.plan.name, found.plan.currency);
+            findings.wrong(&pointer, message);
+        }
+        Err(missing) => findings.missing(&pointer, missing),
+    }
 }
 
 fn is_word(key: &str) -> bool {
