@@ -98,8 +98,10 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
         }
         ValidationErrorKind::Enum { options } => {
             let mut violation = general(error, path);
-            let options = options.as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(Value::as_str);
-            violation.detail.push_str(&did_you_mean(error.instance().as_str().unwrap_or_default(), options));
+            let options = options.as_array().map_or(&[][..], Vec::as_slice);
+            if let Value::String(written) = &**error.instance() {
+                violation.detail = not_one_of(written, &options.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+            }
             vec![violation]
         }
         ValidationErrorKind::Required { property } => {
@@ -111,6 +113,13 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
             let why = exact::parse(written).map_or_else(|error| error.to_string(), |_| "too many digits".to_owned());
             vec![Violation::new(path, "not_a_plain_decimal", why)]
         }
+        ValidationErrorKind::Pattern { .. } => {
+            let mut violation = general(error, path);
+            if let Some(example) = example_beside(error.schema_path().as_str(), schema) {
+                violation.detail.push_str(&format!("; write it like `{example}`"));
+            }
+            vec![violation]
+        }
         ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } => {
             match meant(context, &path) {
                 Some(branch) => branch.iter().flat_map(|error| violations_of(error, schema)).collect(),
@@ -119,6 +128,24 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
         }
         _ => vec![general(error, path)],
     }
+}
+
+/// `"weekly" is not one of `guaranteed`, `on_demand`, `spot``, and what is nearest; of many options the first.
+fn not_one_of(written: &str, options: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<String> = options.iter().take(SHOWN).map(|option| format!("`{option}`")).collect();
+    let more = match options.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let meant = did_you_mean(written, options.iter().copied());
+    format!("`{}` is not one of {}{more}{meant}", shorten(written), shown.join(", "))
+}
+
+/// The example that a schema gives beside a keyword of its.
+fn example_beside<'a>(keyword: &str, schema: &'a Value) -> Option<&'a str> {
+    let parent = schema.pointer(keyword.rsplit_once('/')?.0)?;
+    parent.get("example").or_else(|| parent.pointer("/examples/0"))?.as_str()
 }
 
 /// The properties that a schema knows where it forbids others.

@@ -98,10 +98,7 @@ fn summary(problems: &[CatalogProblem], tallies: Tallies) -> String {
     let following = problems.iter().filter(|problem| problem.because.is_some()).count();
     match problems.len() {
         0 => format!("{good}; no problems"),
-        all => format!(
-            "{good}; left out: {left_out}; {}, {following} following from others",
-            counted(all, "problem")
-        ),
+        all => format!("{good}; left out: {left_out}; {}, {following} following from others", counted(all, "problem")),
     }
 }
 

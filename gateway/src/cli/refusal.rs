@@ -45,7 +45,8 @@ impl Refusal {
         let shown = |pointer: &str| if pointer.is_empty() { "the whole".to_owned() } else { pointer.to_owned() };
         let mut sentence = match faults.as_slice() {
             [] => format!("{slug}: {detail}"),
-            [[pointer, _, _]] => format!("{slug}: {detail} (at {})", shown(pointer)),
+            [[pointer, _, fault]] if detail.contains(fault) => format!("{slug}: {detail} (at {})", shown(pointer)),
+            [[pointer, _, fault]] => format!("{slug}: {detail}: {fault} (at {})", shown(pointer)),
             many => {
                 let rows = many.iter().map(|[pointer, _, detail]| format!("\n  {}: {detail}", shown(pointer)));
                 format!("{slug}: {} things are wrong{}", many.len(), rows.collect::<String>())
@@ -72,6 +73,8 @@ mod tests {
         assert_eq!(refusal.sentence(), "invalid-request: 2 things are wrong\n  /items/0/hours: no\n  the whole: nor");
         let one = Refusal { faults: refusal.faults[..1].to_vec(), detail: "no".to_owned(), ..refusal.clone() };
         assert_eq!(one.sentence(), "invalid-request: no (at /items/0/hours)");
+        let other = Refusal { detail: "it is wrong".to_owned(), ..one };
+        assert_eq!(other.sentence(), "invalid-request: it is wrong: no (at /items/0/hours)");
         let none = Refusal { faults: Vec::new(), slug: "overloaded".to_owned(), detail: "busy".to_owned(), ..refusal };
         assert_eq!(none.sentence(), "overloaded: busy (trace t)");
         assert_eq!(Refusal::of_answer(&json!({"error": "x"})), None);

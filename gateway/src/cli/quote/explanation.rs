@@ -70,7 +70,7 @@ fn sentence(effect: &Effect, entered: &str) -> String {
         (Some(rate), false) => format!("{}: {} of {entered}", effect.code, percent(rate)),
         (Some(rate), true) => format!("{}: its share of {} of the whole quote", effect.code, percent(rate)),
         (None, true) => format!("{}: its share of an amount on the whole quote", effect.code),
-        (None, false) => format!("{}: {}", effect.code, effect.method),
+        (None, false) => format!("{}, {}: {}", effect.code, effect.method, effect.reason),
     }
 }
 

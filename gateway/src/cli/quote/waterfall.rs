@@ -33,6 +33,7 @@ pub(super) struct Effect {
     pub(super) method: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<String>,
+    pub(super) reason: String,
     /// Not rounded to the currency: with all of its decimals.
     pub(super) amount: String,
     /// True for a share of an amount on the whole quote: its rate is not of what entered here.
@@ -52,6 +53,7 @@ fn fall(line: &Value) -> Fall {
             code: word(adjustment, "/code"),
             method: word(adjustment, "/method"),
             rate: text(adjustment, "/rate"),
+            reason: word(adjustment, "/reason"),
             amount: word(adjustment, "/amount"),
             is_share: word(adjustment, "/scope") == "quote",
         };
