@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::causes::with_causes;
-use crate::printable::printable_lines;
+use crate::printable::{printable_json, printable_lines};
 use exit::Exit;
 use places::Places;
 
@@ -126,6 +126,12 @@ fn tell(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("stdout cannot be written", error)),
         _ => Ok(()),
     }
+}
+
+/// Writes a JSON document to stdout: byte for byte to a program; to a terminal without anything that it would obey.
+fn tell_json(json: &str) -> Result<(), Failure> {
+    let json = if terminal::is_terminal() { printable_json(json) } else { json.to_owned() };
+    tell(&format!("{json}\n"))
 }
 
 /// A sentence that stops nothing.

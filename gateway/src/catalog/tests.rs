@@ -165,7 +165,7 @@ fn a_fallback_is_one_hop_and_cannot_be_a_cycle() {
     };
     assert!(told("previous_version".into()).is_empty());
     assert_eq!(told("other-plan".into()), ["`other-plan` is not one of `refuse`, `previous_version`, `skip`"]);
-    assert_eq!(told(serde_json::json!({"plan": "p"})).len(), 1);
+    assert!(!told(serde_json::json!({"plan": "p"})).is_empty());
 }
 
 #[test]

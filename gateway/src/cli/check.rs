@@ -7,7 +7,7 @@ use clap::Args;
 use farebox_sandbox::{Limits, Sandbox};
 use serde_json::{Value, json};
 
-use super::{Failure, exit, places, tell};
+use super::{Failure, exit, places, tell, tell_json};
 use crate::catalog::{Catalog, CatalogProblem, Tallies, Tally};
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let Catalog { problems, tallies, .. } = Catalog::load(&options.data, &policies, &sandbox);
     let told = told(&problems);
     if options.json {
-        tell(&format!("{}\n", document(&told, tallies)))?;
+        tell_json(&document(&told, tallies).to_string())?;
     } else {
         let lines = told.iter().map(|told| format!("{}{}\n", "  ".repeat(told.depth), told.problem));
         tell(&format!("{}{}\n", lines.collect::<String>(), summary(&problems, tallies)))?;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::json_file::JsonFile;
 use super::terminal::{self, Color};
-use super::{Failure, Places, exit, quote_table, snapshot_file, tell, warn};
+use super::{Failure, Places, exit, quote_table, snapshot_file, tell, tell_json, warn};
 use crate::clock::Clock;
 use recorder::Recorder;
 
@@ -90,7 +90,7 @@ fn warn_of_other_tenants(request: &JsonFile, snapshots: &[JsonFile]) {
 fn show(answer: &Answer, options: &Options) -> Result<(), Failure> {
     let is_json = options.json || !(options.table || terminal::is_terminal());
     if is_json && !options.explain {
-        return tell(&format!("{}\n", answer.body));
+        return tell_json(&answer.body);
     }
     let quote: Value = serde_json::from_str(&answer.body)
         .map_err(|error| Failure::because("the answer is not JSON", error).ending(exit::Exit::Unavailable))?;
@@ -98,7 +98,7 @@ fn show(answer: &Answer, options: &Options) -> Result<(), Failure> {
     if is_json {
         let explanation = json!({ "waterfall": falls, "made": answer.recorder.as_ref().map(Recorder::made) });
         // The quote's own bytes stay as they are.
-        return tell(&format!("{{\"quote\":{},\"explanation\":{explanation}}}\n", answer.body));
+        return tell_json(&format!("{{\"quote\":{},\"explanation\":{explanation}}}", answer.body));
     }
     let styles = options.color.styles();
     let mut text = quote_table::render(&quote, styles);

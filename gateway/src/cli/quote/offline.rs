@@ -25,12 +25,16 @@ pub(super) fn quote(
     now: Timestamp,
 ) -> Result<Answer, Failure> {
     let (data, policies) = places.existing()?;
-    let limits = Limits::standard();
-    let sandbox = Sandbox::new(limits).map_err(Failure::new)?;
-    let catalog = Catalog::load(&data, &policies, &sandbox);
+    // What is wrong with what was given is told before the policies are compiled, which takes seconds.
     let mirror = Mirror::new(MirrorLimits::default());
     observe(&mirror, snapshots, now)?;
     let intake = Intake::new().map_err(Failure::new)?;
+    intake
+        .read(&request.bytes)
+        .map_err(|error| Refusal::of_road(QuotingError::from(error).into()).failure(Exit::Refused))?;
+    let limits = Limits::standard();
+    let sandbox = Sandbox::new(limits).map_err(Failure::new)?;
+    let catalog = Catalog::load(&data, &policies, &sandbox);
     let road = Road { intake, catalog, mirror, quotes: RecentQuotes::new(1), issuer: None };
     let mut recorder = Recorder::new(limits.evaluate_fuel);
     let quote = road.quote_watched(&request.bytes, now, &mut recorder).map_err(|error| {
