@@ -1,6 +1,8 @@
 //! A quote as an itemised table for a terminal: each line with its adjustments, the totals, the messages, and what it
 //! was priced on. Meaning is in words; colour only repeats it.
 
+use farebox_pricing::exact;
+use rust_decimal::Decimal;
 use serde_json::Value;
 
 use super::columns::{Page, Row};
@@ -53,9 +55,11 @@ pub(super) fn title(line: &Value) -> String {
     format!("{} ({})", word(line, "/description"), names.join(", "))
 }
 
-/// `576 gpu_hour at 12.00`
+/// `576 gpu_hour at 12.00`; the price of a GPU-second is that of an hour.
 pub(super) fn quantity(line: &Value) -> String {
-    format!("{} {} at {}", word(line, "/quantity/value"), word(line, "/quantity/unit"), word(line, "/list_unit_price"))
+    let unit = word(line, "/quantity/unit");
+    let per = if unit == "gpu_second" { " per gpu_hour" } else { "" };
+    format!("{} {unit} at {}{per}", word(line, "/quantity/value"), word(line, "/list_unit_price"))
 }
 
 fn show_line(page: &mut Page, line: &Value) {
@@ -179,11 +183,100 @@ fn is_zero(amount: &str) -> bool {
 
 /// `+15 %` for `0.15`
 pub(super) fn percent(rate: &str) -> String {
-    use farebox_pricing::exact::{parse, print};
-    let hundredfold = parse(rate).ok().and_then(|rate| rate.checked_mul(rust_decimal::Decimal::ONE_HUNDRED));
-    match hundredfold {
-        Some(share) if share.is_sign_negative() || share.is_zero() => format!("{} %", print(share)),
-        Some(share) => format!("+{} %", print(share)),
+    match hundredfold(rate) {
+        Some(share) if share.is_sign_negative() || share.is_zero() => format!("{} %", exact::print(share)),
+        Some(share) => format!("+{} %", exact::print(share)),
         None => rate.to_owned(),
+    }
+}
+
+/// Exactly: where there are decimals the point moves; a product would be rounded to 96 bits.
+fn hundredfold(rate: &str) -> Option<Decimal> {
+    let mut rate = exact::parse(rate).ok()?;
+    match rate.scale().checked_sub(2) {
+        Some(scale) => rate.set_scale(scale).ok().map(|()| rate),
+        None => rate.checked_mul(Decimal::ONE_HUNDRED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use unicode_width::UnicodeWidthStr as _;
+
+    use super::*;
+
+    const HOSTILE: &str = "\u{1b}[2Jone\u{202e}\r\ntwo\u{9b}1m\u{7}";
+
+    fn adjustment(kind: &str, rest: &Value) -> Value {
+        let mut adjustment = json!({"step": HOSTILE, "scope": "line", "kind": kind, "code": "c", "label": HOSTILE,
+            "method": "amount", "amount": "-1.5", "reason": HOSTILE});
+        adjustment.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        adjustment
+    }
+
+    fn quote() -> Value {
+        let portions = json!([{"code": "p", "label": HOSTILE, "unit": "gpu_second", "quantity": "1800", "unit_price": "8.40",
+            "draws": HOSTILE}]);
+        json!({
+            "id": HOSTILE, "status": "open", "tenant_id": HOSTILE, "currency": "CNY", "client_reference": HOSTILE,
+            "expires_at": HOSTILE, "price_locked": false, "plan": {"name": HOSTILE},
+            "lines": [
+                {"id": "l1", "ref": HOSTILE, "description": HOSTILE, "quantity": {"value": "7", "unit": "gpu_second"},
+                    "list_unit_price": "12.00", "list_amount": "0.023333333333", "amount": "0.02",
+                    "adjustments": [
+                        adjustment("commitment", &json!({"method": "reprice", "portions": portions})),
+                        adjustment("fee", &json!({"scope": "quote", "amount": "0.25", "rate": "0.05"})),
+                        adjustment("cap", &json!({"label": "Discount cap", "reason": "at most 60 % below list"})),
+                        adjustment("floor", &json!({"label": "Price floor", "rate": "0.0123456789012345"})),
+                    ]},
+                {"id": "l2", "parent": "l1", "description": "Snapshot storage", "quantity": {"value": "1", "unit": "gib_month"},
+                    "list_unit_price": "0.50", "list_amount": "0.50", "amount": "0.50", "adjustments": []},
+            ],
+            "totals": {"list": "0.52", "adjustments": "0.00", "tax": "0.05", "total": "0.57"},
+            "inputs": {"price_book": HOSTILE, "snapshot": null},
+            "messages": [{"level": "warning", "code": HOSTILE, "text": HOSTILE, "line": "l1"}],
+        })
+    }
+
+    #[test]
+    fn every_kind_of_row_is_in_words_and_nothing_hostile_survives() {
+        let text = render(&quote(), Styles::NONE);
+        assert!(!text.chars().any(|letter| letter.is_control() && letter != '\n' || letter == '\u{202e}'), "{text}");
+        assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+        for expected in [
+            "[2Jone  two1m (l1, ref [2Jone  two1m)",
+            "7 gpu_second at 12.00 per gpu_hour",
+            "1800 gpu_second at 8.40: [2Jone two1m, from [2Jone two1m",
+            "share of the whole quote",
+            "Discount cap",
+            "rate +1.23456789012345 %",
+            "Snapshot storage (l2, part of l1)",
+            "the price is not locked",
+            "  tax ",
+            "usage: none observed",
+            "warning: l1: [2Jone two1m ([2Jone two1m)",
+        ] {
+            let squeezed = expected.split_whitespace().collect::<Vec<_>>().join(" ");
+            let found = text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&squeezed);
+            assert!(found, "no `{expected}` in\n{text}");
+        }
+    }
+
+    /// Whatever a stranger's server answers, there is a table and no panic.
+    #[test]
+    fn an_answer_that_is_no_quote_is_shown_as_one_without_content() {
+        for answer in [json!(null), json!([]), json!({"lines": [1, {}], "totals": 1, "messages": [[]]})] {
+            assert!(render(&answer, Styles::NONE).contains("total –"), "{answer}");
+        }
+    }
+
+    #[test]
+    fn rates_have_their_sign() {
+        assert_eq!(
+            ["0.15", "-0.1", "0", "0.0025", "x", "7922816251426433759354395033"].map(percent),
+            ["+15 %", "-10 %", "0 %", "+0.25 %", "x", "7922816251426433759354395033"]
+        );
+        assert_eq!(percent("0.1234567890123456789012345678"), "+12.34567890123456789012345678 %");
     }
 }
