@@ -168,7 +168,22 @@ pub fn run() -> ExitCode {
 mod tests {
     use std::net::TcpListener;
 
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    #[test]
+    fn the_manual_has_every_option() {
+        let manual = include_str!("../../docs/cli.md");
+        let command = Arguments::command();
+        for name in ["serve", "demo", "quote", "check"] {
+            let subcommand = command.find_subcommand(name).unwrap();
+            assert!(manual.contains(&format!("`farebox {name} ")), "docs/cli.md lacks `farebox {name}`");
+            for option in subcommand.get_arguments().filter_map(|argument| argument.get_long()) {
+                assert!(manual.contains(&format!("--{option}")), "docs/cli.md lacks `--{option}` of `farebox {name}`");
+            }
+        }
+    }
 
     #[test]
     fn a_failure_tells_its_causes_once() {
