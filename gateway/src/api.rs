@@ -24,7 +24,10 @@ use crate::quoting::Road;
 use crate::schema::Schema;
 use crate::telemetry::Metrics;
 use crate::workers::Workers;
-use problem::Problem;
+
+pub(crate) use problem::Problem;
+pub(crate) use usage_snapshots::read as read_snapshot;
+pub(crate) use wire::QuoteView;
 
 /// What the handlers share. Cheap to clone.
 #[derive(Clone, Debug)]

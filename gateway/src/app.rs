@@ -83,7 +83,7 @@ impl App {
             memo: config.memo.map(Memo::new),
             mirror: Mirror::new(config.mirror),
             quotes: RecentQuotes::new(config.quotes.kept),
-            issuer,
+            issuer: Some(issuer),
         });
         let turned_away = Arc::new(TurnedAway::default());
         let (observed, away) = (Arc::clone(&road), Arc::clone(&turned_away));

@@ -43,7 +43,7 @@ use policies::Policies;
 use shelf::Shelf;
 use wire::{WirePlan, WirePriceBook, WireTenant};
 
-pub use problem::CatalogProblem;
+pub use problem::{CatalogProblem, Place};
 pub use resolve::{OfferError, OfferNote, Resolved};
 pub use tenants::Tenant;
 
@@ -60,6 +60,23 @@ pub struct Catalog {
     pub engine: String,
     /// What was left out and why, in order of file, line and column.
     pub problems: Vec<CatalogProblem>,
+    pub tallies: Tallies,
+}
+
+/// How much there is of what a catalogue is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tallies {
+    pub plans: Tally,
+    pub price_books: Tally,
+    pub tenants: Tally,
+    pub policies: Tally,
+}
+
+/// How many are good, and how many had to be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub good: usize,
+    pub left_out: usize,
 }
 
 /// A plan with everything that it takes to price.
@@ -87,6 +104,12 @@ impl Catalog {
             .folder("tenants", ("tenant", "id"), |document, wire: WireTenant| tenants::read(document, wire, &plans));
         let mut problems = loading.problems;
         problems.sort();
+        let tallies = Tallies {
+            plans: plans.tally(),
+            price_books: books.tally(),
+            tenants: tenants.tally(),
+            policies: policies.tally(),
+        };
         let plans_left_out = plans.left_out().cloned().collect();
         Self {
             tenants: tenants.into_items(),
@@ -94,6 +117,7 @@ impl Catalog {
             plans_left_out,
             engine: sandbox.engine_hash(),
             problems,
+            tallies,
         }
     }
 }
@@ -123,6 +147,7 @@ impl Loading<'_> {
         for file in files::list(&self.data.join(folder), folder, "toml", &mut self.problems) {
             let Ok(text) = std::str::from_utf8(&file.bytes) else {
                 self.problems.push(CatalogProblem::of_file(&file.path, "the file is not UTF-8 text"));
+                shelf.leave_out_nameless();
                 continue;
             };
             let (document, syntax) = Document::read(&file.path, text);
@@ -135,10 +160,13 @@ impl Loading<'_> {
                 (None, syntax)
             };
             self.problems.extend(problems);
-            if let Some(name) = document.value().get(name_field).and_then(Value::as_str)
-                && let Err(message) = shelf.put(name, document.path(), item)
-            {
-                self.problems.push(document.problem(&format!("/{name_field}"), message));
+            match document.value().get(name_field).and_then(Value::as_str) {
+                Some(name) => {
+                    if let Err(message) = shelf.put(name, document.path(), item) {
+                        self.problems.push(document.problem(&format!("/{name_field}"), message));
+                    }
+                }
+                None => shelf.leave_out_nameless(),
             }
         }
         shelf

@@ -1,15 +1,25 @@
-//! The command line: `farebox serve`, `demo`, `check`, `policy build`.
+//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy build`. `docs/cli.md` is its manual.
 //!
-//! Exit codes: 0 done, 1 an error that a sentence on stderr explains, 64 bad usage or configuration.
+//! What was asked for goes to stdout; errors and warnings go to stderr, as sentences. `exit` has the exit codes.
 
 mod check;
+mod client;
+mod columns;
 mod demo;
+mod exit;
+mod json_file;
+mod places;
 mod policy;
 pub mod policy_build;
+mod quote;
 mod quote_table;
+mod refusal;
 mod serve;
+mod snapshot_file;
+mod terminal;
 
 use std::error::Error;
+use std::io::{ErrorKind, Write as _, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,10 +27,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::causes::with_causes;
+use crate::printable::{printable_json, printable_lines};
+use exit::Exit;
+use places::Places;
 
 /// Prices GPU compute with sandboxed policies on live utilisation.
 #[derive(Debug, Parser)]
-#[command(name = "farebox", version, about)]
+#[command(name = "farebox", version, about, after_help = exit::help())]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -45,14 +58,10 @@ enum Command {
         #[arg(long, default_value = "target/policies")]
         policies: PathBuf,
     },
+    /// Price a request, here or by a running gateway, and show the quote.
+    Quote(Box<quote::Options>),
     /// Load everything in a data directory, tell every problem, and exit.
-    Check {
-        /// Directory with tenants/, price-books/ and plans/.
-        data: PathBuf,
-        /// Directory with the built policies.
-        #[arg(long, default_value = "target/policies")]
-        policies: PathBuf,
-    },
+    Check(check::Options),
     /// Work on policies.
     Policy {
         #[command(subcommand)]
@@ -73,11 +82,11 @@ enum PolicyCommand {
     },
 }
 
-/// A sentence for stderr, and the exit code.
+/// A sentence for stderr, and how to end.
 #[derive(Debug)]
 struct Failure {
     sentence: String,
-    code: u8,
+    exit: Exit,
 }
 
 impl Failure {
@@ -87,7 +96,7 @@ impl Failure {
     }
 
     fn saying(sentence: impl Into<String>) -> Self {
-        Self { sentence: sentence.into(), code: 1 }
+        Self { sentence: sentence.into(), exit: Exit::Failed }
     }
 
     /// What cannot be done, and the error that stands in the way.
@@ -95,10 +104,39 @@ impl Failure {
         Self::saying(format!("{sentence}: {}", with_causes(&error)))
     }
 
-    /// Bad usage or configuration: sysexits' EX_USAGE.
+    /// Bad usage or configuration.
     fn usage(error: impl Error) -> Self {
-        Self { code: 64, ..Self::new(error) }
+        Self::new(error).ending(Exit::Usage)
     }
+
+    fn ending(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
+    /// Says first what it is about.
+    fn about(self, name: &str) -> Self {
+        Self { sentence: format!("{name}: {}", self.sentence), ..self }
+    }
+}
+
+/// Writes to stdout. That nobody reads on is nobody's problem.
+fn tell(text: &str) -> Result<(), Failure> {
+    let mut stdout = stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("stdout cannot be written", error)),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a JSON document to stdout: byte for byte to a program; to a terminal without anything that it would obey.
+fn tell_json(json: &str) -> Result<(), Failure> {
+    let json = if terminal::is_terminal() { printable_json(json) } else { json.to_owned() };
+    tell(&format!("{json}\n"))
+}
+
+/// A sentence that stops nothing.
+fn warn(sentence: &str) {
+    eprintln!("farebox: warning: {}", printable_lines(sentence));
 }
 
 pub fn run() -> ExitCode {
@@ -107,20 +145,21 @@ pub fn run() -> ExitCode {
         Err(error) => {
             // Help and version are errors of clap's too, told on stdout. A closed stdout is nobody's problem.
             let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(64) } else { ExitCode::SUCCESS };
+            return if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS };
         }
     };
     let done = match arguments.command {
         Command::Serve { config } => serve::run(config.as_deref()),
         Command::Demo { listen, data, policies } => demo::run(listen, data, policies),
-        Command::Check { data, policies } => check::run(&data, &policies),
+        Command::Quote(options) => quote::run(&options),
+        Command::Check(options) => check::run(&options),
         Command::Policy { command: PolicyCommand::Build { crates, out } } => policy::build(&crates, &out),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { sentence, code }) => {
-            eprintln!("farebox: {sentence}");
-            ExitCode::from(code)
+        Err(Failure { sentence, exit }) => {
+            eprintln!("farebox: {}", printable_lines(&sentence));
+            exit.into()
         }
     }
 }
@@ -129,7 +168,22 @@ pub fn run() -> ExitCode {
 mod tests {
     use std::net::TcpListener;
 
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    #[test]
+    fn the_manual_has_every_option() {
+        let manual = include_str!("../../docs/cli.md");
+        let command = Arguments::command();
+        for name in ["serve", "demo", "quote", "check"] {
+            let subcommand = command.find_subcommand(name).unwrap();
+            assert!(manual.contains(&format!("`farebox {name} ")), "docs/cli.md lacks `farebox {name}`");
+            for option in subcommand.get_arguments().filter_map(|argument| argument.get_long()) {
+                assert!(manual.contains(&format!("--{option}")), "docs/cli.md lacks `--{option}` of `farebox {name}`");
+            }
+        }
+    }
 
     #[test]
     fn a_failure_tells_its_causes_once() {

@@ -134,6 +134,18 @@ pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().map(move |(name, value)| (lossy(name), lossy(value)))
 }
 
+/// Whether output is wanted without colour: `NO_COLOR` is set to anything but nothing (no-color.org).
+pub fn no_color(mut environment: impl Iterator<Item = (String, String)>) -> bool {
+    environment.any(|(name, value)| name == "NO_COLOR" && !value.is_empty())
+}
+
+/// `FAREBOX_DATA_DIR` and `FAREBOX_POLICIES_DIR`, for commands that need no more of the configuration.
+pub fn directories(environment: impl Iterator<Item = (String, String)>) -> (Option<PathBuf>, Option<PathBuf>) {
+    let settings: std::collections::BTreeMap<_, _> = environment.filter(|(_, value)| !value.is_empty()).collect();
+    let directory = |name: &str| settings.get(name).map(PathBuf::from);
+    (directory("FAREBOX_DATA_DIR"), directory("FAREBOX_POLICIES_DIR"))
+}
+
 /// Where Cargo keeps the sources of dependencies: `CARGO_HOME`, else `.cargo` in the home directory.
 #[expect(clippy::disallowed_methods, reason = "this room reads the environment")]
 pub fn cargo_home() -> PathBuf {

@@ -8,10 +8,12 @@
 //!
 //! Each arrow is a type that proves the step before it happened.
 
+mod error;
 mod identifiers;
 mod issuing;
 mod messages;
 mod token_claims;
+mod watching;
 
 use std::sync::Arc;
 
@@ -25,11 +27,15 @@ use farebox_pricing::usage::{StatKey, judge};
 use farebox_sandbox::{ConfiguredPolicy, Memo, Memoized, Session};
 use jiff::Timestamp;
 
-use crate::catalog::{Catalog, OfferError, Resolved};
-use crate::intake::{Accepted, Intake, IntakeError};
+use crate::catalog::{Catalog, Resolved};
+use crate::intake::{Accepted, Intake};
 use crate::ledger::{Quote, RecentQuotes};
 use crate::token::TokenKeys;
 use messages::Said;
+use watching::{Unwatched, Watched};
+
+pub(crate) use error::QuotingError;
+pub(crate) use watching::Watch;
 
 /// What the road leads through.
 #[derive(Debug)]
@@ -40,7 +46,8 @@ pub(crate) struct Road {
     pub memo: Option<Memo>,
     pub mirror: Mirror,
     pub quotes: RecentQuotes,
-    pub issuer: Issuer,
+    /// `None`: what is priced is a preview, which nobody can accept.
+    pub issuer: Option<Issuer>,
 }
 
 /// Who issues quotes, as their tokens say.
@@ -53,29 +60,27 @@ pub(crate) struct Issuer {
     pub engine: String,
 }
 
-/// Where the road ends without a quote.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum QuotingError {
-    #[error(transparent)]
-    Intake(#[from] IntakeError),
-    #[error(transparent)]
-    Offer(#[from] OfferError),
-    #[error("tenant `{tenant}` gets no price under plan `{plan}`")]
-    Pricing { plan: String, tenant: String, source: Box<PricingError> },
-    #[error("the quote cannot be issued")]
-    Issuing(#[from] issuing::IssuingError),
-}
-
 impl Road {
     /// Prices the request in `body` as of `now` and issues the quote.
     pub(crate) fn quote(&self, body: &[u8], now: Timestamp) -> Result<Arc<Quote>, QuotingError> {
+        self.quote_watched(body, now, &mut Unwatched)
+    }
+
+    /// The same, seen by `watch`.
+    pub(crate) fn quote_watched(
+        &self,
+        body: &[u8],
+        now: Timestamp,
+        watch: &mut dyn Watch,
+    ) -> Result<Arc<Quote>, QuotingError> {
         let Accepted { request, body } = self.intake.read(body)?;
 
         // The version is taken here, once, and kept to the end.
         let Resolved { version, offer, notes } = self.catalog.resolve(&request, now)?;
+        watch.offered(&request, &version, now);
         let input = offer.with_usage(|item| self.usage_of(&request.tenant_id, item, &version.plan, now));
 
-        let settled = self.price(&input, &version.policies).map_err(|source| QuotingError::Pricing {
+        let settled = self.price(&input, &version.policies, watch).map_err(|source| QuotingError::Pricing {
             plan: version.plan.name.clone(),
             tenant: request.tenant_id.clone(),
             source: Box::new(source),
@@ -83,17 +88,22 @@ impl Road {
 
         let messages = messages::of(Said { offer: &notes, input: &input, settled: &settled });
         let priced = issuing::Priced { request, body, input, settled, messages };
-        let quote = Arc::new(issuing::issue(priced, &self.issuer)?);
+        let quote = Arc::new(issuing::issue(priced, self.issuer.as_ref())?);
         self.quotes.keep(Arc::clone(&quote));
         Ok(quote)
     }
 
     /// Reuses what the memo knows; the rest runs in the sandbox. The price is the same, byte for byte.
-    fn price(&self, input: &PricedInput, policies: &[ConfiguredPolicy]) -> Result<Settled, PricingError> {
-        let mut session = Session::new(policies);
+    fn price(
+        &self,
+        input: &PricedInput,
+        policies: &[ConfiguredPolicy],
+        watch: &mut dyn Watch,
+    ) -> Result<Settled, PricingError> {
+        let session = Session::new(policies);
         match &self.memo {
-            Some(memo) => price(input, &mut Memoized::new(policies, memo, session)),
-            None => price(input, &mut session),
+            Some(memo) => price(input, &mut Watched { policies: Memoized::new(policies, memo, session), watch }),
+            None => price(input, &mut Watched { policies: session, watch }),
         }
     }
 

@@ -13,6 +13,8 @@ use jsonschema::error::{ValidationError, ValidationErrorKind};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use crate::suggestion::did_you_mean;
+
 pub use decimal::WireDecimal;
 
 /// One thing that is wrong with a document. `pointer` is a JSON Pointer into it.
@@ -38,6 +40,8 @@ pub const MAX_VIOLATIONS: usize = 1_000;
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
+    /// What the validator was made of, to look up what was meant by a name that it does not know.
+    document: Value,
 }
 
 /// A schema that cannot be compiled: a defect for our own types, bad input for a policy's.
@@ -56,12 +60,13 @@ impl Schema {
             .with_pattern_options(jsonschema::PatternOptions::regex())
             .should_validate_formats(false);
         let validator = options.build(document).map_err(|error| SchemaError(shorten(&error.to_string())))?;
-        Ok(Self { validator })
+        Ok(Self { validator, document: document.clone() })
     }
 
     /// Every violation, in the order of the document; of a document that is wrong all over, the first thousand.
     pub fn violations(&self, document: &Value) -> Vec<Violation> {
-        self.validator.iter_errors(document).flat_map(|error| violations_of(&error)).take(MAX_VIOLATIONS).collect()
+        let errors = self.validator.iter_errors(document);
+        errors.flat_map(|error| violations_of(&error, &self.document)).take(MAX_VIOLATIONS).collect()
     }
 }
 
@@ -79,16 +84,26 @@ pub fn document_of<Wire: ToSchema>() -> Value {
 }
 
 /// The violations that an error stands for: one for each member at fault, and those of the branch that was meant.
-fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
+fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> {
     let path = error.instance_path().to_string();
     match error.kind() {
-        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected
-            .iter()
-            .map(|name| {
-                let detail = format!("`{}` is not a known field", shorten(name));
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            let known = names_beside(error.schema_path().as_str(), schema);
+            let unknown = unexpected.iter().map(|name| {
+                let meant = did_you_mean(name, known.iter().copied());
+                let detail = format!("`{}` is not a known field{meant}", shorten(name));
                 Violation::new(child(&path, name), "unknown_field", detail)
-            })
-            .collect(),
+            });
+            unknown.collect()
+        }
+        ValidationErrorKind::Enum { options } => {
+            let mut violation = general(error, path);
+            let options = options.as_array().map_or(&[][..], Vec::as_slice);
+            if let Value::String(written) = &**error.instance() {
+                violation.detail = not_one_of(written, &options.iter().filter_map(Value::as_str).collect::<Vec<_>>());
+            }
+            vec![violation]
+        }
         ValidationErrorKind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
             vec![Violation::new(child(&path, name), "required", format!("`{name}` is missing"))]
@@ -98,14 +113,46 @@ fn violations_of(error: &ValidationError<'_>) -> Vec<Violation> {
             let why = exact::parse(written).map_or_else(|error| error.to_string(), |_| "too many digits".to_owned());
             vec![Violation::new(path, "not_a_plain_decimal", why)]
         }
+        ValidationErrorKind::Pattern { .. } => {
+            let mut violation = general(error, path);
+            if let Some(example) = example_beside(error.schema_path().as_str(), schema) {
+                violation.detail.push_str(&format!("; write it like `{example}`"));
+            }
+            vec![violation]
+        }
         ValidationErrorKind::OneOfNotValid { context } | ValidationErrorKind::AnyOf { context } => {
             match meant(context, &path) {
-                Some(branch) => branch.iter().flat_map(violations_of).collect(),
+                Some(branch) => branch.iter().flat_map(|error| violations_of(error, schema)).collect(),
                 None => vec![general(error, path)],
             }
         }
         _ => vec![general(error, path)],
     }
+}
+
+/// `"weekly" is not one of `guaranteed`, `on_demand`, `spot``, and what is nearest; of many options the first.
+fn not_one_of(written: &str, options: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<String> = options.iter().take(SHOWN).map(|option| format!("`{option}`")).collect();
+    let more = match options.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let meant = did_you_mean(written, options.iter().copied());
+    format!("`{}` is not one of {}{more}{meant}", shorten(written), shown.join(", "))
+}
+
+/// The example that a schema gives beside a keyword of its.
+fn example_beside<'a>(keyword: &str, schema: &'a Value) -> Option<&'a str> {
+    let parent = schema.pointer(keyword.rsplit_once('/')?.0)?;
+    parent.get("example").or_else(|| parent.pointer("/examples/0"))?.as_str()
+}
+
+/// The properties that a schema knows where it forbids others.
+fn names_beside<'a>(keyword: &str, schema: &'a Value) -> Vec<&'a str> {
+    let parent = keyword.rsplit_once('/').map_or("", |(parent, _)| parent);
+    let properties = schema.pointer(&format!("{parent}/properties")).and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().map(String::as_str)).collect()
 }
 
 /// An optional member is "null or this": the branch that was meant is the one that does not merely want another type.

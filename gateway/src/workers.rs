@@ -115,7 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_nobody_waits_for_any_more_is_not_worked_on() {
-        let workers = Workers::start(1, 1).unwrap();
+        let workers = Workers::start(1, 2).unwrap();
         let (release, running) = occupy(&workers).await;
         let (queued, has_run) = (workers.clone(), Arc::new(AtomicBool::new(false)));
         let runs = Arc::clone(&has_run);

@@ -10,6 +10,7 @@
 
 mod bad_input;
 mod cases;
+mod cli;
 mod contract;
 mod harness;
 mod lines;

@@ -13,7 +13,7 @@ use super::Gateway;
 use super::body::json_bytes;
 use super::problem::{Problem, ProblemBody};
 use crate::intake::json;
-use crate::schema::Violation;
+use crate::schema::{Schema, Violation};
 
 /// What became of a snapshot.
 #[derive(Debug, Serialize, ToSchema)]
@@ -37,7 +37,7 @@ pub(crate) struct SnapshotReceipt {
 ))]
 pub(super) async fn apply(State(gateway): State<Gateway>, request: Request) -> Result<Response, Problem> {
     let bytes = json_bytes(request, gateway.body_limit_bytes).await?;
-    let snapshot = read(&gateway, &bytes)?;
+    let snapshot = read(&gateway.snapshot_schema, &bytes)?;
     let applied = gateway.road.mirror.apply(snapshot, gateway.clock.now());
     let receipt = match applied.map_err(|error| Problem::overloaded(error.to_string()))? {
         Applied::Stored => SnapshotReceipt { applied: true, reason: None },
@@ -48,10 +48,10 @@ pub(super) async fn apply(State(gateway): State<Gateway>, request: Request) -> R
 }
 
 /// Schema first, then the bounds that no schema states; all violations of a kind at once.
-fn read(gateway: &Gateway, bytes: &[u8]) -> Result<Snapshot, Problem> {
+pub(crate) fn read(schema: &Schema, bytes: &[u8]) -> Result<Snapshot, Problem> {
     let document = json::read(bytes).map_err(|error| Problem::malformed_json(error.to_string()))?;
     let mut violations = document.violations;
-    violations.extend(gateway.snapshot_schema.violations(&document.value));
+    violations.extend(schema.violations(&document.value));
     if !violations.is_empty() {
         return Err(Problem::invalid("the snapshot does not fit its schema", violations));
     }

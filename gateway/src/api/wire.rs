@@ -19,6 +19,7 @@ pub(crate) struct QuoteView<'a> {
     #[schema(example = "q_01kbbq3f6xk2e4s8vw2x7c9t5m")]
     id: &'a str,
     /// `open` or `expired`.
+    // `preview` without a token: no server answers that, and the published document does not say it.
     status: &'static str,
     tenant_id: &'a str,
     currency: &'static str,
@@ -36,8 +37,13 @@ pub(crate) struct QuoteView<'a> {
     decision_id: &'a str,
     messages: Vec<MessageView<'a>>,
     /// Compact JWS; lets any replica honour the quote.
-    token: &'a str,
-    links: LinksView,
+    // Absent, like the links, on a preview.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = true)]
+    token: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = LinksView, required = true)]
+    links: Option<LinksView>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -189,7 +195,11 @@ impl<'a> QuoteView<'a> {
         let print = |amount: Amount| amount.print(settled.currency.exponent());
         Ok(Self {
             id: &issued.id,
-            status: if quote.is_expired(now) { "expired" } else { "open" },
+            status: match &quote.token {
+                None => "preview",
+                Some(_) if quote.is_expired(now) => "expired",
+                Some(_) => "open",
+            },
             tenant_id: &issued.tenant_id,
             currency: settled.currency.code(),
             client_reference: quote.client_reference.as_deref(),
@@ -214,11 +224,11 @@ impl<'a> QuoteView<'a> {
             plan: PlanView { id: plan_id(plan), name: &plan.name, version: plan.version, digest: &plan.digest },
             decision_id: &issued.decision_id,
             messages: quote.messages.iter().map(MessageView::of).collect(),
-            token: &quote.token,
-            links: LinksView {
+            token: quote.token.as_deref(),
+            links: quote.token.is_some().then(|| LinksView {
                 itself: format!("/v1/quotes/{}", issued.id),
                 accept: format!("/v1/quotes/{}/accept", issued.id),
-            },
+            }),
         })
     }
 }

@@ -7,6 +7,7 @@ use rust_decimal::Decimal;
 
 use super::document::Document;
 use super::problem::CatalogProblem;
+use super::shelf::Missing;
 use super::wire::WireDuration;
 use crate::schema::WireDecimal;
 
@@ -51,6 +52,12 @@ impl<'a> Findings<'a> {
 
     pub(super) fn wrong(&mut self, pointer: &str, message: impl Into<String>) {
         self.problems.push(self.document.problem(pointer, message));
+    }
+
+    /// What is wrong because something else is not there.
+    pub(super) fn missing(&mut self, pointer: &str, missing: Missing) {
+        let problem = self.document.problem(pointer, missing.sentence);
+        self.problems.push(problem.following(missing.because));
     }
 
     pub(super) fn decimal(&mut self, pointer: &str, sent: &WireDecimal, bound: Bound) -> Option<Decimal> {

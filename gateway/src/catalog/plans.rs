@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use farebox_pricing::amount::Rounding;
 use farebox_pricing::currency::Currency;
+use farebox_pricing::exact;
 use farebox_pricing::granule::Granule;
 use farebox_pricing::plan::{Guards, Plan, UtilisationBasis};
 use farebox_pricing::price_book::PriceBook;
@@ -39,6 +40,9 @@ pub(super) fn read(document: &Document, wire: WirePlan, parts: Parts<'_>) -> Res
     let time_zone = findings.time_zone("/time_zone", &wire.time_zone);
     let quote_lifetime_s = quote_lifetime_s(&mut findings, &wire);
     let guards = guards(&mut findings, &wire.guards);
+    if let Some(book) = &book {
+        check_floor(&mut findings, &guards, book);
+    }
     let usage = usage_rules(&mut findings, &wire.usage);
     check_later_tables(&mut findings, &wire);
     let steps = steps::read(&mut findings, wire.steps, parts.policies);
@@ -83,8 +87,8 @@ fn price_book(
             }
             Some(Arc::clone(book))
         }
-        Err(message) => {
-            findings.wrong("/price_book", message);
+        Err(missing) => {
+            findings.missing("/price_book", missing);
             None
         }
     }
@@ -107,6 +111,27 @@ fn guards(findings: &mut Findings<'_>, wire: &WireGuards) -> Guards {
         max_surcharge: guard("max_surcharge", wire.max_surcharge.as_ref(), Bound::NotNegative),
         floor_unit_price: guard("floor_unit_price", wire.floor_unit_price.as_ref(), Bound::NotNegative),
     }
+}
+
+/// A floor above a list price would be the price of that row, whatever the book says: one of the two is a mistake.
+fn check_floor(findings: &mut Findings<'_>, guards: &Guards, book: &PriceBook) {
+    let Some(floor) = guards.floor_unit_price else { return };
+    let below: Vec<_> = book.rows().filter(|row| row.unit_price < floor).collect();
+    let Some(row) = below.iter().min_by_key(|row| row.unit_price) else { return };
+    let more = match below.len().saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and above {more} more"),
+    };
+    let message = format!(
+        "the floor of {} is above the list price of {} for `{}` in `{}` as `{}` of price book `{}`{more}",
+        exact::print(floor),
+        exact::print(row.unit_price),
+        row.gpu_model,
+        row.region,
+        row.market.as_str(),
+        book.name
+    );
+    findings.wrong("/guards/floor_unit_price", message);
 }
 
 fn usage_rules(findings: &mut Findings<'_>, wire: &WireUsageRules) -> UsageRules {

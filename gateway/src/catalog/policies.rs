@@ -1,13 +1,15 @@
 //! The policies of a directory, by `name@version`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use farebox_sandbox::{Policy, Sandbox};
 use serde_json::Value;
 
+use super::Tally;
 use super::files;
 use super::problem::CatalogProblem;
-use super::shelf::{Shelf, there_are};
+use super::shelf::{Missing, Shelf, there_are};
 use crate::causes::with_causes;
 use crate::schema::Schema;
 
@@ -21,18 +23,23 @@ pub(super) struct Offered {
 #[derive(Debug)]
 pub(super) struct Policies {
     shelf: Shelf<Offered>,
+    /// By file name without its extension, which is the policy's name where `farebox policy build` wrote it.
+    not_loaded: BTreeMap<String, String>,
 }
 
 impl Policies {
     /// Loads every `*.wasm` of a directory; one that cannot be loaded is a problem and leaves the others alone.
     pub(super) fn load(directory: &Path, sandbox: &Sandbox, problems: &mut Vec<CatalogProblem>) -> Self {
         let mut shelf: Shelf<Offered> = Shelf::of("policy");
+        let mut not_loaded = BTreeMap::new();
         for file in files::list(directory, "policies", "wasm", problems) {
             let mut wrong = |message: &str| problems.push(CatalogProblem::of_file(&file.path, message));
             let policy = match sandbox.load(&file.bytes) {
                 Ok(policy) => policy,
                 Err(error) => {
                     wrong(&with_causes(&error));
+                    let name = file.path.trim_start_matches("policies/").trim_end_matches(".wasm");
+                    not_loaded.insert(name.to_owned(), file.path.clone());
                     continue;
                 }
             };
@@ -46,18 +53,34 @@ impl Policies {
                 wrong(&message);
             }
         }
-        Self { shelf }
+        Self { shelf, not_loaded }
     }
 
-    /// A policy, or a sentence that says why there is none.
-    pub(super) fn get(&self, id: &str) -> Result<&Offered, String> {
+    /// How many are there, and how many files could not be loaded.
+    pub(super) fn tally(&self) -> Tally {
+        let shelved = self.shelf.tally();
+        Tally { left_out: shelved.left_out.saturating_add(self.not_loaded.len()), ..shelved }
+    }
+
+    /// A policy, or why there is none.
+    pub(super) fn get(&self, id: &str) -> Result<&Offered, Missing> {
         let (name, version) = id.split_once('@').unwrap_or((id, ""));
         let of_name = |other: &&String| other.split_once('@').is_some_and(|(other, _)| other == name);
         let versions: Vec<&String> = self.shelf.names().filter(of_name).collect();
-        if versions.is_empty() || self.shelf.knows(id) {
+        if self.shelf.knows(id) {
             return self.shelf.get(id);
         }
-        Err(format!("policy `{name}` has no version `{version}`; {}", there_are(versions.into_iter())))
+        if !versions.is_empty() {
+            let sentence = format!("policy `{name}` has no version `{version}`; {}", there_are(versions.into_iter()));
+            return Err(Missing { sentence, because: None });
+        }
+        match self.not_loaded.get(name) {
+            Some(path) => {
+                let sentence = format!("policy `{id}` is left out; see the problems of {path}");
+                Err(Missing { sentence, because: Some(path.clone()) })
+            }
+            None => self.shelf.get(id),
+        }
     }
 }
 

@@ -124,6 +124,14 @@ impl Catalog {
     }
 }
 
+impl PlanVersion {
+    /// The row of the price book that prices an item.
+    pub(crate) fn row_for(&self, item: &RequestedItem, at: Timestamp) -> Result<&PriceRow, UnknownPrice> {
+        let RequestedItem { gpu_model, region, market, gpu_count, .. } = item;
+        self.book.resolve(PriceQuery { gpu_model, region, market: *market, gpu_count: *gpu_count, at })
+    }
+}
+
 fn invalid(pointer: &str, code: &str, detail: String) -> OfferError {
     OfferError::Invalid(vec![Violation::new(pointer, code, detail)])
 }
@@ -151,14 +159,7 @@ fn offered(
     wrong: &mut Wrong,
 ) -> Option<OfferedItem> {
     let quantity = quantity(version.plan.granule, (index, item), wrong);
-    let query = PriceQuery {
-        gpu_model: &item.gpu_model,
-        region: &item.region,
-        market: item.market,
-        gpu_count: item.gpu_count,
-        at: now,
-    };
-    let row = version.book.resolve(query).map_err(|unknown| wrong.violations.push(unknown_price(index, &unknown)));
+    let row = version.row_for(item, now).map_err(|unknown| wrong.violations.push(unknown_price(index, &unknown)));
     let (quantity, row) = (quantity?, row.ok()?);
     Some(OfferedItem {
         reference: item.reference.clone(),

@@ -64,8 +64,8 @@ fn configured(
 ) -> Option<(Step, ConfiguredPolicy)> {
     let offered = match policies.get(&step.policy) {
         Ok(offered) => offered,
-        Err(message) => {
-            findings.wrong(&format!("{pointer}/policy"), message);
+        Err(missing) => {
+            findings.missing(&format!("{pointer}/policy"), missing);
             return None;
         }
     };

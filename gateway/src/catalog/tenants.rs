@@ -10,7 +10,7 @@ use super::PlanVersion;
 use super::document::Document;
 use super::findings::Findings;
 use super::problem::CatalogProblem;
-use super::shelf::Shelf;
+use super::shelf::{Missing, Shelf};
 use super::wire::WireTenant;
 use crate::schema::child;
 
@@ -67,8 +67,8 @@ pub(super) fn read(
         by_currency.insert(code, plan);
     }
     for (index, plan) in wire.offered.iter().enumerate().filter(|(_, plan)| *plan != EVERY_PLAN) {
-        if let Err(message) = plans.get(plan) {
-            findings.wrong(&format!("/offered/{index}"), message);
+        if let Err(missing) = plans.get(plan) {
+            findings.missing(&format!("/offered/{index}"), missing);
         }
     }
     let offered = wire.offered.into_iter().collect();
@@ -77,13 +77,16 @@ pub(super) fn read(
 }
 
 /// That the plan is there and in this currency.
-fn check_plan(findings: &mut Findings<'_>, currency: Currency, plan: Result<&Arc<PlanVersion>, String>) {
-    let message = match plan {
-        Ok(found) if found.plan.currency == currency => return,
-        Ok(found) => format!("plan `{}` is in {}, not in {currency}", found.plan.name, found.plan.currency),
-        Err(message) => message,
-    };
-    findings.wrong(&child("/plans", currency.code()), message);
+fn check_plan(findings: &mut Findings<'_>, currency: Currency, plan: Result<&Arc<PlanVersion>, Missing>) {
+    let pointer = child("/plans", currency.code());
+    match plan {
+        Ok(found) if found.plan.currency == currency => {}
+        Ok(found) => {
+            let message = format!("plan `{}` is in {}, not in {currency}", found.plan.name, found.plan.currency);
+            findings.wrong(&pointer, message);
+        }
+        Err(missing) => findings.missing(&pointer, missing),
+    }
 }
 
 fn is_word(key: &str) -> bool {

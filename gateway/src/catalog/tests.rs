@@ -153,9 +153,24 @@ fn every_problem_is_told_with_its_place_and_takes_nothing_else_down() {
     assert!(shown == expected, "told now:\n{}\n\nno longer told:\n{}", new.join("\n"), lost.join("\n"));
 
     assert_eq!(catalog.plans.keys().collect::<Vec<_>>(), ["good-plan"]);
-    assert_eq!(catalog.tenants.keys().collect::<Vec<_>>(), ["acme"]);
+    assert_eq!(catalog.tenants.keys().collect::<Vec<_>>(), ["acme", "umbrella"]);
     // Also those whose plan cannot be priced under: customers are told that, not that they asked for a wrong thing.
     assert_eq!(catalog.tenants["acme"].plans.keys().collect::<Vec<_>>(), ["CNY", "EUR", "JPY", "USD"]);
+}
+
+/// SPEC §4.7: `previous_version` is one hop, to the version before this one, and names no other plan. So there is nothing
+/// that could go in a circle, and nothing to check; a step that wants to fall back elsewhere is a plain mistake.
+#[test]
+fn a_fallback_is_one_hop_and_cannot_be_a_cycle() {
+    let schema = crate::schema::Schema::of::<super::wire::WirePlan>().unwrap();
+    let told = |on_fault: serde_json::Value| {
+        let step = serde_json::json!({"id": "a", "policy": "a@1.0.0", "on_fault": on_fault});
+        let plan = serde_json::json!({"name": "p", "currency": "CNY", "price_book": "b", "steps": [step]});
+        schema.violations(&plan).into_iter().map(|violation| violation.detail).collect::<Vec<_>>()
+    };
+    assert!(told("previous_version".into()).is_empty());
+    assert_eq!(told("other-plan".into()), ["`other-plan` is not one of `refuse`, `previous_version`, `skip`"]);
+    assert!(!told(serde_json::json!({"plan": "p"})).is_empty());
 }
 
 #[test]

@@ -194,7 +194,7 @@ pub enum WireOnFault {
     /// No quote.
     #[default]
     Refuse,
-    /// The whole quote under the previous version of the plan.
+    /// The whole quote under the previous version of the plan: one hop, so falling back cannot go in a circle.
     PreviousVersion,
     /// The quote without this step, and a message that says so.
     Skip,

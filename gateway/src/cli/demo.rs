@@ -10,7 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::{Failure, quote_table, serve};
+use super::client::Client;
+use super::json_file::JsonFile;
+use super::terminal::Color;
+use super::{Failure, quote_table, serve, snapshot_file};
 use crate::app::{App, Listeners};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -18,14 +21,12 @@ use crate::serving::stop_signal;
 
 /// One snapshot a second, as an agent sends them, so that the demo's quotes never go stale.
 const TICK: Duration = Duration::from_secs(1);
-/// For one answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn run(listen: SocketAddr, data: PathBuf, policies: PathBuf) -> Result<(), Failure> {
     let config = config(listen, &data, &policies)?;
     serve::start_logging(config.log)?;
-    let snapshot = read_json(&data.join("snapshots/steady-82.json"))?;
-    let request = read_json(&data.join("requests/w1.json"))?;
+    let snapshot = JsonFile::read(&data.join("snapshots/steady-82.json"))?.value;
+    let request = JsonFile::read(&data.join("requests/w1.json"))?;
     let clock = Clock::system();
     let app = App::build(&config, clock.clone()).map_err(Failure::new)?;
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::new)?;
@@ -39,7 +40,8 @@ pub(super) fn run(listen: SocketAddr, data: PathBuf, policies: PathBuf) -> Resul
             drop(running);
         }));
         let shown = tokio::task::spawn_blocking(move || {
-            let mut agent = Agent { gateway: Client::of(address), snapshot, seq: 0, clock };
+            let gateway = Client::of(&format!("http://{address}"))?;
+            let mut agent = Agent { gateway, snapshot, clock };
             show(&mut agent, &request)?;
             thread::Builder::new()
                 .name("demo-agent".to_owned())
@@ -68,11 +70,11 @@ fn config(listen: SocketAddr, data: &Path, policies: &Path) -> Result<Config, Fa
 }
 
 /// Plays the agent once and then the storefront, over HTTP like they do.
-fn show(agent: &mut Agent, request: &Value) -> Result<(), Failure> {
+fn show(agent: &mut Agent, request: &JsonFile) -> Result<(), Failure> {
     agent.post()?;
-    let quote = agent.gateway.post("/v1/quotes", request)?;
+    let quote = agent.gateway.post_json("/v1/quotes", &request.bytes)?;
     let root = &agent.gateway.root;
-    println!("{}", quote_table::render(&quote));
+    println!("{}", quote_table::render(&quote, Color::Auto.styles()));
     println!("The gateway serves at {root} until Ctrl-C. Ask it yourself:");
     println!("  curl -s {root}/v1/quotes -H 'Content-Type: application/json' -d @fixtures/requests/w1.json");
     println!("  curl -s {root}{}", quote.pointer("/links/self").and_then(Value::as_str).unwrap_or_default());
@@ -83,7 +85,6 @@ fn show(agent: &mut Agent, request: &Value) -> Result<(), Failure> {
 struct Agent {
     gateway: Client,
     snapshot: Value,
-    seq: u64,
     clock: Clock,
 }
 
@@ -100,45 +101,10 @@ impl Agent {
 
     /// Sends the snapshot as observed now.
     fn post(&mut self) -> Result<(), Failure> {
-        self.seq += 1;
-        if let Some(members) = self.snapshot.as_object_mut() {
-            members.insert("seq".to_owned(), self.seq.into());
-            members.insert("observed_at".to_owned(), self.clock.now().to_string().into());
-        }
-        self.gateway.post("/v1/usage-snapshots", &self.snapshot).map(drop)
+        let now = self.clock.now();
+        snapshot_file::stamp(&mut self.snapshot, now, snapshot_file::sequence(now, 0));
+        self.gateway.post("/v1/usage-snapshots", self.snapshot.to_string().as_bytes()).map(drop)
     }
-}
-
-/// Talks to the gateway over connections that it keeps.
-struct Client {
-    http: ureq::Agent,
-    /// `http://127.0.0.1:8080`
-    root: String,
-}
-
-impl Client {
-    fn of(address: SocketAddr) -> Self {
-        let http = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE)).build();
-        Self { http: http.into(), root: format!("http://{address}") }
-    }
-
-    fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
-        let url = format!("{}{path}", self.root);
-        let sent = self.http.post(&url).header("Content-Type", "application/json").send(body.to_string());
-        let mut answer = sent.map_err(|error| Failure::because(&format!("{url} does not answer"), error))?;
-        let status = answer.status();
-        let text = answer.body_mut().read_to_string().map_err(Failure::new)?;
-        if !status.is_success() {
-            return Err(Failure::saying(format!("{url} answers {status}: {text}")));
-        }
-        serde_json::from_str(&text).map_err(Failure::new)
-    }
-}
-
-fn read_json(path: &Path) -> Result<Value, Failure> {
-    let cannot = format!("cannot read {}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| Failure::because(&cannot, error))?;
-    serde_json::from_str(&text).map_err(|error| Failure::because(&cannot, error))
 }
 
 #[cfg(test)]
@@ -152,12 +118,11 @@ mod tests {
     #[test]
     fn the_agent_survives_a_hiccup_and_ends_when_stopped() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let gateway = Client::of(listener.local_addr().unwrap());
-        let mut agent = Agent { gateway, snapshot: serde_json::json!({}), seq: 0, clock: Clock::system() };
+        let gateway = Client::of(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let mut agent = Agent { gateway, snapshot: serde_json::json!({}), clock: Clock::system() };
         let (running, stopped) = mpsc::channel();
         let run = thread::spawn(move || {
             agent.run(&stopped);
-            agent.seq
         });
         drop(listener.accept().unwrap());
         for status in ["503 Service Unavailable", "202 Accepted"] {
@@ -167,6 +132,6 @@ mod tests {
             client.write_all(answer.as_bytes()).unwrap();
         }
         drop(running);
-        assert_eq!(run.join().unwrap(), 3);
+        run.join().unwrap();
     }
 }

@@ -36,8 +36,9 @@ pub enum Problem {
     Unreadable(std::io::ErrorKind),
     #[error("{0}")]
     Syntax(String),
-    #[error("`{0}` is not a setting; `farebox.example.toml` lists them all")]
-    Unknown(String),
+    /// `meant` is the setting that is nearest, if one is near.
+    #[error("`{name}` is not a setting; {}", remedy(.meant.as_deref()))]
+    Unknown { name: String, meant: Option<String> },
     #[error("`{setting}` is {found}; give {expected}")]
     Invalid { setting: String, found: String, expected: String },
     #[error(transparent)]
@@ -57,6 +58,14 @@ pub enum Problem {
 impl ConfigErrors {
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
+    }
+}
+
+/// What to do about a setting that there is not.
+fn remedy(meant: Option<&str>) -> String {
+    match meant {
+        Some(setting) => format!("did you mean `{setting}`?"),
+        None => "`farebox.example.toml` lists them all".to_owned(),
     }
 }
 

@@ -7,6 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{Place, Problem};
 use super::source::{Source, invalid};
+use crate::suggestion::nearest;
 use crate::token::{KeyError, TokenKey, TokenKeys};
 
 const PATH: &str = "tokens.keys";
@@ -51,8 +52,16 @@ impl Source<'_> {
 type Misread = (Option<Range<usize>>, Problem);
 
 fn key_of_table(members: &DeTable<'_>) -> Result<TokenKey, Misread> {
-    if let Some(unknown) = members.keys().find(|key| !["id", "secret", "secret_file"].contains(&&**key.get_ref())) {
-        return Err((Some(unknown.span()), Problem::Unknown(format!("{PATH}.{}", unknown.get_ref()))));
+    const MEMBERS: [&str; 3] = ["id", "secret", "secret_file"];
+    if let Some(unknown) = members.keys().find(|key| !MEMBERS.contains(&&**key.get_ref())) {
+        let meant = nearest(unknown.get_ref(), MEMBERS);
+        return Err((
+            Some(unknown.span()),
+            Problem::Unknown {
+                name: format!("{PATH}.{}", unknown.get_ref()),
+                meant: meant.map(|name| format!("{PATH}.{name}")),
+            },
+        ));
     }
     let text = |name: &str| match members.get(name) {
         None => Ok(None),

@@ -10,6 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, ConfigErrors, Place, Problem};
 use super::rule::Rule;
+use crate::suggestion::nearest;
 
 const PREFIX: &str = "FAREBOX_";
 /// What Kubernetes sets for a service called `farebox`: `FAREBOX_SERVICE_HOST`, `FAREBOX_PORT`, `FAREBOX_PORT_80_TCP` …
@@ -82,8 +83,7 @@ impl<'a> Source<'a> {
     }
 
     pub(super) fn take_variable(&mut self, path: &str) -> Option<(String, String)> {
-        let name = format!("{PREFIX}{}", path.replace('.', "_").to_ascii_uppercase());
-        self.variables.remove_entry(&name)
+        self.variables.remove_entry(&variable_of(path))
     }
 
     pub(super) fn report(&mut self, place: Place, problem: Problem) {
@@ -107,15 +107,26 @@ impl<'a> Source<'a> {
                 |asked: &&str| asked.strip_prefix(&*path).is_some_and(|rest| rest.starts_with('.'));
             let is_empty = matches!(&leaf.value, DeValue::Table(table) if table.is_empty());
             if !(is_empty && self.asked.iter().any(is_table_of_settings)) {
-                self.report_at(leaf.key_span, Problem::Unknown(path));
+                let tables = self.asked.iter().filter_map(|asked| asked.split_once('.').map(|(table, _)| table));
+                let meant = nearest(&path, self.asked.iter().copied().chain(tables)).map(str::to_owned);
+                self.report_at(leaf.key_span, Problem::Unknown { name: path, meant });
             }
         }
         for name in std::mem::take(&mut self.variables).into_keys() {
-            self.report(Place::Variable(name.clone()), Problem::Unknown(name));
+            // Without what all of them have in common.
+            let known: Vec<String> = self.asked.iter().map(|path| variable_of(path).split_off(PREFIX.len())).collect();
+            let written = name.strip_prefix(PREFIX).unwrap_or(&name);
+            let meant = nearest(written, known.iter().map(String::as_str)).map(|meant| format!("{PREFIX}{meant}"));
+            self.report(Place::Variable(name.clone()), Problem::Unknown { name, meant });
         }
         self.errors.sort_by(|one, other| one.place.cmp(&other.place));
         (!self.errors.is_empty()).then_some(ConfigErrors(self.errors))
     }
+}
+
+/// `FAREBOX_HTTP_MAX_CONNECTIONS` of `http.max_connections`
+fn variable_of(path: &str) -> String {
+    format!("{PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
 pub(super) fn invalid(path: &str, found: impl Into<String>, expected: &str) -> Problem {

@@ -169,17 +169,19 @@ body_read_timeout = 5
 [log]
 level = \"loud\"
 ";
-    let environment = [("FAREBOX_QUOTES_QUEUE", "-1"), ("FAREBOX_HTTP_MAX", "1"), ("PATH", "/bin")];
+    let environment =
+        [("FAREBOX_QUOTES_QUEUE", "-1"), ("FAREBOX_HTTP_MAX", "1"), ("FAREBOX_DATA_DRI", "d"), ("PATH", "/bin")];
     assert_eq!(
         errors_of(text, &environment),
         "\
 f.toml:1:10: `listen` is `localhost`; give an address with a port, like `127.0.0.1:8080`
-f.toml:2:1: `dta_dir` is not a setting; `farebox.example.toml` lists them all
+f.toml:2:1: `dta_dir` is not a setting; did you mean `data_dir`?
 f.toml:5:19: `http.max_connections` is `0`; give a whole number from 1 to 1000000
 f.toml:6:21: `http.body_read_timeout` is of type integer; give a duration from `100ms` to `1m`, like `10s`
 f.toml:7:25: `http.header_read_timeout` is `soon`; give a duration from `100ms` to `1m`, like `10s`
 f.toml:8:1: `http.größe` is not a setting; `farebox.example.toml` lists them all
 f.toml:11:9: `log.level` is `loud`; give `error` or `warn` or `info` or `debug` or `trace`
+FAREBOX_DATA_DRI: `FAREBOX_DATA_DRI` is not a setting; did you mean `FAREBOX_DATA_DIR`?
 FAREBOX_HTTP_MAX: `FAREBOX_HTTP_MAX` is not a setting; `farebox.example.toml` lists them all
 FAREBOX_QUOTES_QUEUE: `quotes.queue` is `-1`; give a whole number from 1 to 100000"
     );
@@ -211,10 +213,7 @@ fn a_file_that_cannot_be_read_is_one_error_among_others() {
 
 #[test]
 fn tables_that_are_none_of_ours_are_errors_also_when_empty() {
-    assert_eq!(
-        errors_of("[metrics]\n[tokns]\n", &[]),
-        "f.toml:2:2: `tokns` is not a setting; `farebox.example.toml` lists them all"
-    );
+    assert_eq!(errors_of("[metrics]\n[tokns]\n", &[]), "f.toml:2:2: `tokns` is not a setting; did you mean `tokens`?");
     assert_eq!(
         errors_of("metrics = 1\nhttp = \"x\"\n", &[]),
         "f.toml:1:1: `metrics` is not a setting; `farebox.example.toml` lists them all\n\
@@ -320,6 +319,11 @@ fn keys_that_are_wrong_are_placed() {
         (
             "tokens.keys = [{ id = 1, secret = \"x\" }]\n",
             "f.toml:1:23: `tokens.keys.id` is not a string; give a string".to_owned(),
+        ),
+        (
+            "tokens.keys = [{ secretfile = 1 }]\n",
+            "f.toml:1:18: `tokens.keys.secretfile` is not a setting; did you mean `tokens.keys.secret_file`?"
+                .to_owned(),
         ),
         (
             "tokens.keys = [{ name = 1 }]\n",

@@ -21,8 +21,24 @@ pub struct Document {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the body is not the JSON that it must be: {0}")]
-pub struct MalformedJson(String);
+#[error("the body is not the JSON that it must be: {message}")]
+pub struct MalformedJson {
+    message: String,
+    /// Line and column, both as serde_json counts them.
+    pub place: Option<(usize, usize)>,
+}
+
+impl MalformedJson {
+    fn of(error: &serde_json::Error) -> Self {
+        Self { message: error.to_string(), place: (error.line() > 0).then(|| (error.line(), error.column())) }
+    }
+
+    /// The message without its place.
+    pub fn reason(&self) -> &str {
+        let place = self.place.map(|(line, column)| format!(" at line {line} column {column}"));
+        place.and_then(|place| self.message.strip_suffix(&place)).unwrap_or(&self.message)
+    }
+}
 
 /// Most values of a text, members and items at every level. A legal request of 100 items has about 4,000; checking many
 /// more only costs time.
@@ -34,14 +50,14 @@ const NUMBER_KEY: &str = "$serde_json::private::Number";
 
 pub fn read(bytes: &[u8]) -> Result<Document, MalformedJson> {
     if bytes.windows(NUMBER_KEY.len()).any(|window| window == NUMBER_KEY.as_bytes()) {
-        return Err(MalformedJson(format!("`{NUMBER_KEY}` is no key of anything")));
+        return Err(MalformedJson { message: format!("`{NUMBER_KEY}` is no key of anything"), place: None });
     }
     let odd_number = Cell::new(false);
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let values = Cell::new(0);
     let strict = Strict { odd_number: &odd_number, values: &values };
-    let value = strict.deserialize(&mut deserializer).map_err(|error| MalformedJson(error.to_string()))?;
-    deserializer.end().map_err(|error| MalformedJson(error.to_string()))?;
+    let value = strict.deserialize(&mut deserializer).map_err(|error| MalformedJson::of(&error))?;
+    deserializer.end().map_err(|error| MalformedJson::of(&error))?;
     let mut violations = Vec::new();
     if odd_number.get() {
         find_odd_numbers(&value, "", &mut violations);

@@ -14,8 +14,8 @@ pub(crate) struct Quote {
     pub messages: Vec<Message>,
     /// Hash of the priced content, the strong ETag without its quotes.
     pub etag: String,
-    /// Lets any replica honour the quote if its row is lost.
-    pub token: String,
+    /// Lets any replica honour the quote if its row is lost. `None`: it is a preview, which nobody can accept.
+    pub token: Option<String>,
 }
 
 /// What identifies a quote.

@@ -31,7 +31,8 @@ pub(super) struct Priced {
     pub(super) messages: Vec<Message>,
 }
 
-pub(super) fn issue(priced: Priced, issuer: &Issuer) -> Result<Quote, IssuingError> {
+/// Without an issuer there is no token.
+pub(super) fn issue(priced: Priced, issuer: Option<&Issuer>) -> Result<Quote, IssuingError> {
     let Priced { request, body, input, settled, messages } = priced;
     let now = input.offer().priced_at;
     let lifetime = SignedDuration::from_secs(i64::from(input.plan().quote_lifetime_s));
@@ -42,8 +43,10 @@ pub(super) fn issue(priced: Priced, issuer: &Issuer) -> Result<Quote, IssuingErr
         created_at: now,
         expires_at: now.checked_add(lifetime).map_err(|_| IssuingError::Expiry)?,
     };
-    let claims = Claimed { issuer, issued: &issued, request: &body, input: &input, settled: &settled };
-    let token = issuer.keys.sign(&token_claims::of(claims));
+    let token = issuer.map(|issuer| {
+        let claims = Claimed { issuer, issued: &issued, request: &body, input: &input, settled: &settled };
+        issuer.keys.sign(&token_claims::of(claims))
+    });
     let etag = hash_of_priced_content(&issued.tenant_id, &input, &settled);
     let client_reference = request.client_reference;
     Ok(Quote { issued, client_reference, input, settled, messages, etag, token })

@@ -7,7 +7,7 @@ const MOST_LINES: usize = 400;
 /// Names that say nothing: whatever was put there has a better one.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "misc", "core", "types"];
 /// Modules of the gateway that belong to no room.
-const SHARED: &[&str] = &["causes", "schema", "clock", "workers"];
+const SHARED: &[&str] = &["causes", "schema", "clock", "workers", "printable", "suggestion"];
 
 /// What a room of the gateway may name besides itself and `SHARED`; `*` is everything.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -28,6 +28,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("causes", &[]),
     ("clock", &[]),
     ("workers", &[]),
+    ("printable", &[]),
+    ("suggestion", &[]),
 ];
 /// Rooms that may know the HTTP framework.
 const KNOW_AXUM: &[&str] = &["api", "console", "serving", "app"];
