@@ -4,6 +4,7 @@
 
 mod check;
 mod demo;
+mod local_sandbox;
 mod policy;
 pub mod policy_build;
 mod quote_table;

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use farebox_sandbox::{Limits, Sandbox};
-
 use super::Failure;
+use super::local_sandbox::local_sandbox;
 use crate::catalog::Catalog;
 
 pub(super) fn run(data: &Path, policies: &Path) -> Result<(), Failure> {
-    let sandbox = Sandbox::new(Limits::standard()).map_err(Failure::new)?;
+    let sandbox = local_sandbox()?;
     let catalog = Catalog::load(data, policies, &sandbox);
     for problem in &catalog.problems {
         println!("{problem}");

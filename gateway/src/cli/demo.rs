@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Failure, quote_table, serve};
 use crate::app::{App, Listeners};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, user_code_cache};
 use crate::serving::stop_signal;
 
 /// One snapshot a second, as an agent sends them, so that the demo's quotes never go stale.
@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) fn run(listen: SocketAddr, data: PathBuf, policies: PathBuf) -> Result<(), Failure> {
-    let config = config(listen, &data, &policies)?;
+    let config = Config { code_cache: user_code_cache(), ..config(listen, &data, &policies)? };
     serve::start_logging(config.log)?;
     let snapshot = read_json(&data.join("snapshots/steady-82.json"))?;
     let request = read_json(&data.join("requests/w1.json"))?;
