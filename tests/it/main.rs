@@ -12,6 +12,7 @@ mod bad_input;
 mod cases;
 mod contract;
 mod harness;
+mod hostile;
 mod openapi;
 mod quotes;
 mod snapshots;

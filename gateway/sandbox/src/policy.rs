@@ -61,9 +61,9 @@ impl Policy {
         }
         // Before anything works on the bytes: wrapping parses, validates and rewrites a module.
         inspect_module(bytes, &host.limits)?;
-        let component = componentize(bytes)?;
+        let component = contained(|| componentize(bytes))?;
         inspect(&component, &host.limits)?;
-        let Compiled { component, is_cached } = host.compile(&component).map_err(not_compilable)?;
+        let Compiled { component, is_cached } = contained(|| host.compile(&component).map_err(not_compilable))?;
         let instance = host.linker.instantiate_pre(&component).map_err(not_compilable)?;
         let program = program(host, &component, instance)?;
         let (manifest, describe_fuel) = describe(&program)?;
@@ -184,6 +184,12 @@ impl fmt::Debug for ConfiguredPolicy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("ConfiguredPolicy").field("policy", &self.policy).finish_non_exhaustive()
     }
+}
+
+/// A panic over an uploaded file is an answer about that file, not the end of the process. What it leaves behind is not
+/// looked at again: both arguments are read only.
+fn contained<T>(work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(Err(LoadError::Compiler))
 }
 
 fn not_compilable(error: wasmtime::Error) -> LoadError {
