@@ -2,23 +2,34 @@
 
 use std::fmt::Write as _;
 
+use farebox_pricing::policy::RunPolicy;
+use farebox_sandbox::{Limits, Policy, Sandbox, Session};
+
 use super::modules::{self, Expected};
-use super::rig::{Rig, fuel_of};
+use super::rig::nothing;
 use crate::harness::root;
 
 /// Every module that answers, and one that means no harm: a line each, with what it burnt and answered.
 fn report() -> String {
-    let rig = Rig::new();
+    let sandbox = Sandbox::new(Limits::standard()).unwrap();
     let mut report = String::new();
     let answering = modules::all().into_iter().filter(|hostile| matches!(hostile.expected, Expected::Priced(_)));
     let named = answering.map(|hostile| (hostile.name, hostile.bytes));
     for (name, bytes) in named.chain([("well-behaved".to_owned(), modules::well_behaved("well-behaved"))]) {
-        let policy = rig.sandbox.load(&bytes).unwrap();
-        let first = fuel_of(&policy, &rig);
-        assert_eq!(fuel_of(&policy, &rig), first, "{name} a second time");
+        let policy = sandbox.load(&bytes).unwrap();
+        let first = evaluated(&policy);
+        assert_eq!(evaluated(&policy), first, "{name} a second time");
         writeln!(report, "{name}: {first}").unwrap();
     }
     report
+}
+
+fn evaluated(policy: &Policy) -> String {
+    let configured = policy.configure("{}").unwrap();
+    let (describe, configure) = (policy.describe_fuel(), configured.configure_fuel());
+    let evaluation = Session::new(&[configured]).evaluate(0, &nothing()).unwrap();
+    let (fuel, bytes, answer) = (evaluation.fuel, evaluation.memory_bytes, &evaluation.outcome.adjustments[0].method);
+    format!("describe {describe}, configure {configure}, evaluate {fuel} fuel and {bytes} bytes, {answer:?}")
 }
 
 /// The record was made by another process, and by a debug build of the host; `cargo test --release` compares the other.

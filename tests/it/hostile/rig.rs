@@ -8,12 +8,12 @@ use farebox::intake::Intake;
 use farebox_pricing::offer::{LineUsage, Offer, PricedInput};
 use farebox_pricing::pipeline::PricingError;
 use farebox_pricing::plan::{OnFault, PolicyRef, Step};
-use farebox_pricing::policy::Fault;
+use farebox_pricing::policy::{Context, Fault};
 use farebox_pricing::price::price;
 use farebox_pricing::reads::Reads;
 use farebox_pricing::settle::Settled;
 use farebox_pricing::usage::judge;
-use farebox_sandbox::{ConfigureError, ConfiguredPolicy, Limits, LoadError, Policy, Sandbox, Session};
+use farebox_sandbox::{ConfigureError, ConfiguredPolicy, Limits, LoadError, Sandbox, Session};
 
 use crate::harness::{fixture, policies, root};
 
@@ -71,7 +71,7 @@ impl Rig {
         }
     }
 
-    pub fn quote_with(&self, hostile: &ConfiguredPolicy) -> Result<Settled, PricingError> {
+    fn quote_with(&self, hostile: &ConfiguredPolicy) -> Result<Settled, PricingError> {
         let (input, steps) = self.input(Some(hostile));
         price(&input, &mut Session::new(&steps))
     }
@@ -110,18 +110,18 @@ fn everything(mut settled: Settled) -> String {
     format!("{settled:?}")
 }
 
-/// Fuel and answer of a policy of its own, configured with `{}`.
-pub fn fuel_of(policy: &Policy, rig: &Rig) -> String {
-    let configured = policy.configure("{}").unwrap();
-    let settled = rig.quote_with(&configured).unwrap();
-    let evaluate = settled.costs.last().unwrap();
-    let (describe, configure) = (policy.describe_fuel(), configured.configure_fuel());
-    format!(
-        "describe {describe}, configure {configure}, evaluate {} fuel and {} bytes, total {}",
-        evaluate.fuel,
-        evaluate.memory_bytes_max,
-        settled.totals.total.print(2)
-    )
+/// What a step sees that reads nothing of a quote without lines.
+pub fn nothing() -> Context<'static> {
+    Context {
+        currency: "CNY",
+        exponent: 2,
+        at: None,
+        tenant: vec![],
+        lines: vec![],
+        usages: vec![],
+        balances: vec![],
+        facts: vec![],
+    }
 }
 
 fn stage_of(error: &LoadError) -> &'static str {

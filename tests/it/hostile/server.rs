@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use farebox::catalog::Catalog;
 use farebox::clock::Clock;
-use farebox_pricing::policy::{Context, Fault, Halt, RunPolicy};
+use farebox_pricing::policy::{Fault, Halt, RunPolicy};
 use farebox_sandbox::{Limits, Sandbox, Session};
 use serde_json::{Value, json};
 
 use super::modules::{self, Expected, Hostile};
+use super::rig::nothing;
 use crate::harness::{Answer, TestGateway, fixture, policies, root};
 
 /// One of each way to end in `evaluate`.
@@ -164,11 +165,11 @@ fn a_full_pool_is_overload_and_no_policys_fault() {
     // Takes every slot, one evaluation each, until there is none for another session.
     let mut holder = Session::new(&steps);
     let is_full = || {
-        let refused = Session::new(&steps).evaluate(0, &context());
+        let refused = Session::new(&steps).evaluate(0, &nothing());
         matches!(refused, Err(Halt::Faulted(Fault::PoolExhausted)))
     };
     while !is_full() {
-        holder.evaluate(0, &context()).unwrap();
+        holder.evaluate(0, &nothing()).unwrap();
     }
     for plan in [None, Some(plan("well-behaved", "skip")), Some(plan("well-behaved", "refuse"))] {
         let overloaded = gateway.post("/v1/quotes", &request(plan.as_deref()));
@@ -179,19 +180,6 @@ fn a_full_pool_is_overload_and_no_policys_fault() {
     assert_eq!(gateway.post("/v1/quotes", &request(None)).total(), "10333.44");
     let with_it = gateway.post("/v1/quotes", &request(Some(&plan("well-behaved", "skip"))));
     assert_eq!(with_it.total(), "10436.77");
-}
-
-fn context() -> Context<'static> {
-    Context {
-        currency: "CNY",
-        exponent: 2,
-        at: None,
-        tenant: vec![],
-        lines: vec![],
-        usages: vec![],
-        balances: vec![],
-        facts: vec![],
-    }
 }
 
 /// Quotes are answered, and are the same, while another thread has bombs and other files refused.
