@@ -10,6 +10,7 @@
 
 mod bad_input;
 mod cases;
+mod code_cache;
 mod contract;
 mod harness;
 mod hostile;

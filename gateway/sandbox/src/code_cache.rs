@@ -35,8 +35,8 @@ pub enum CacheEvent {
     /// The directory or its key cannot be trusted or used at all.
     #[error("the code cache `{}` is not used, so policies are compiled at every start", directory.display())]
     NotUsed { directory: PathBuf, source: NotUsed },
-    /// An entry is not what was written: damaged, moved or planted. It was not run, and has been compiled anew.
-    #[error("`{}` in the code cache is not what was written there; it was compiled anew", path.display())]
+    /// An entry is not what was written: damaged, moved or planted. It is not run.
+    #[error("`{}` in the code cache is not what was written there; the policy is compiled anew", path.display())]
     Tampered { path: PathBuf, source: Mismatch },
     /// An entry could not be written or removed.
     #[error("`{}` in the code cache cannot be written or removed", path.display())]

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use super::NotUsed;
 use crate::sandbox::hex;
 
-/// All entries together; the oldest go first. A policy takes 100 to 500 kB.
+/// All entries together; the oldest go first. A policy takes about 1 MB.
 pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// What was written for so long was given up by a process that is gone.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);

@@ -337,7 +337,7 @@ fn starts_at_the_same_time_do_not_disturb_each_other() {
 /// The test runs itself once more, as the other process; the place is what it is told to filter by.
 #[test]
 fn another_process_finds_the_code() {
-    let told = std::env::args().last().filter(|last| last.ends_with("/compiled"));
+    let told = std::env::args().next_back().filter(|last| last.ends_with("/compiled"));
     if let Some(directory) = told {
         let policy = start_at(Path::new(&directory)).0.load(&Guest::good().component()).unwrap();
         assert!(policy.is_cached());
