@@ -76,8 +76,27 @@ fn document(rows: &[Row], before: Duration) -> String {
         let (after, next) = (milliseconds(*stopped_after), milliseconds(*next_quote));
         writeln!(text, "| {case} | `{name}` | {does} | {stage} | {by} | {after} | {next} |").unwrap();
     }
+    text.push_str(TAIL);
     text
 }
+
+const TAIL: &str = "
+## Beside the table
+
+- Case 6: `gateway/sandbox/src/tests/loading.rs` cuts a good module and component off at many places, and flips one bit at
+  many others: each is loaded or refused. What counting cannot bound, such as a slow compiler on code of ordinary shape, is
+  left to the child process that will compile uploads.
+- Cases 10, 11 and 17: `tests/it/hostile/server.rs` serves a data directory with good and bad policies. The server starts,
+  `/readyz` names what was left out, a faulting step is 503 `policy-fault` or skipped with a message, as its plan says, and
+  a full pool is 503 `overloaded` with `Retry-After` also where the plan skips faults. An honest quote in between is the
+  same to the last byte.
+- Case 14: `tests/it/hostile/reproducible.rs` compares fuel and answers on two threads at once, in another process, and
+  with `fixtures/hostile/fuel.txt`, which another process recorded. The record is of a debug build of the host; `cargo test
+  --release -p farebox-tests --test it hostile::reproducible` compares a release build with it, and has not been part of CI.
+- Case 15: `gateway/sandbox/src/tests/running.rs` leaves one slot free, so that each instance gets the memory of the one
+  before it, of its own policy and of others.
+- Case 16 in part: the slots come back after every kind of fault (`gateway/sandbox/src/tests/hostile.rs`).
+";
 
 fn milliseconds(duration: Duration) -> String {
     format!("{:.2}", duration.as_secs_f64() * 1000.0)
