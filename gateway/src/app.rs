@@ -2,6 +2,8 @@
 //!
 //! Configuration is complete before this is called. The clock, the sockets and the stop signal are arguments.
 
+mod sandboxing;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use farebox_metering::mirror::Mirror;
 use farebox_metering::snapshot::WireSnapshot;
-use farebox_sandbox::{Memo, Sandbox, SandboxError};
+use farebox_sandbox::{Memo, SandboxError};
 use jiff::SignedDuration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -27,6 +29,7 @@ use crate::schema::{Schema, SchemaError};
 use crate::serving::{self, Service, TurnedAway, serve};
 use crate::telemetry::{Metrics, Observed};
 use crate::workers::Workers;
+use sandboxing::sandbox;
 
 /// Everything but the sockets.
 #[derive(Debug)]
@@ -58,7 +61,7 @@ pub enum BuildError {
 
 impl App {
     pub fn build(config: &Config, clock: Clock) -> Result<Self, BuildError> {
-        let sandbox = Sandbox::new(config.sandbox)?;
+        let sandbox = sandbox(config.sandbox, config.code_cache.as_deref())?;
         let (data, policies) = (config.data_dir.display(), config.policies_dir.display());
         tracing::info!(%data, %policies, "loading the catalogue; compiling the policies takes some seconds");
         Self::over(Catalog::load(&config.data_dir, &config.policies_dir, &sandbox), config, clock)

@@ -8,6 +8,7 @@ mod columns;
 mod demo;
 mod exit;
 mod json_file;
+mod local_sandbox;
 mod places;
 mod policy;
 pub mod policy_build;

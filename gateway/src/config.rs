@@ -52,6 +52,8 @@ pub struct Config {
     pub policies_dir: PathBuf,
     pub tokens: Tokens,
     pub sandbox: farebox_sandbox::Limits,
+    /// Where compiled policies are kept between starts; `None`: nowhere.
+    pub code_cache: Option<PathBuf>,
     /// `None`: every evaluation runs in the sandbox.
     pub memo: Option<MemoLimits>,
     pub quotes: Quotes,
@@ -120,11 +122,25 @@ impl Config {
         let policies_dir = source.setting("policies_dir", &path(), data_dir.join("policies"));
         let issuer = source.setting("tokens.issuer", &name(), "farebox".to_owned());
         let keys = source.token_keys();
+        let code_cache = source.optional("sandbox.cache_dir", &path());
         let quotes = quotes(source);
         let (sandbox, memo) = (sandbox(source, quotes.workers), memo(source));
         let (http, mirror, log) = (http(source), mirror(source), log(source));
         let tokens = Tokens { issuer, keys: keys? };
-        Some(Self { listen, metrics_listen, data_dir, policies_dir, tokens, sandbox, memo, quotes, http, mirror, log })
+        Some(Self {
+            listen,
+            metrics_listen,
+            data_dir,
+            policies_dir,
+            tokens,
+            sandbox,
+            code_cache,
+            memo,
+            quotes,
+            http,
+            mirror,
+            log,
+        })
     }
 }
 
@@ -151,6 +167,15 @@ pub fn directories(environment: impl Iterator<Item = (String, String)>) -> (Opti
 pub fn cargo_home() -> PathBuf {
     let home = || std::env::home_dir().unwrap_or_default().join(".cargo");
     std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
+}
+
+/// Where this user's commands keep compiled policies: `farebox/compiled` in `XDG_CACHE_HOME`, else in `.cache` in the home
+/// directory. `None`: this user has neither.
+#[expect(clippy::disallowed_methods, reason = "this room reads the environment")]
+pub fn user_code_cache() -> Option<PathBuf> {
+    let named = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let caches = named.or_else(|| Some(std::env::home_dir()?.join(".cache")))?;
+    Some(caches.join("farebox/compiled"))
 }
 
 fn quotes(source: &mut Source<'_>) -> Quotes {

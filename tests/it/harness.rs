@@ -82,10 +82,15 @@ impl TestGateway {
     }
 
     pub fn start_with(clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
+        Self::over(catalog(), clock, change)
+    }
+
+    /// Over a catalogue of the test's own.
+    pub fn over(catalog: Catalog, clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
         let any_port: SocketAddr = ([127, 0, 0, 1], 0).into();
         let mut config = config();
         change(&mut config);
-        let app = App::over(catalog(), &config, clock);
+        let app = App::over(catalog, &config, clock);
         let app = app.unwrap_or_else(|error| panic!("the gateway does not start: {error}"));
         let runtime = Runtime::new().unwrap();
         let main = runtime.block_on(TcpListener::bind(any_port)).unwrap();

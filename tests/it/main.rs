@@ -11,8 +11,10 @@
 mod bad_input;
 mod cases;
 mod cli;
+mod code_cache;
 mod contract;
 mod harness;
+mod hostile;
 mod lines;
 mod memo;
 mod openapi;

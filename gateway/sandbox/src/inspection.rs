@@ -1,11 +1,12 @@
 //! The pass over an uploaded module or component before anything wraps or compiles it.
 //!
-//! Compilation cannot be interrupted and its time is not linear: 400 KB of empty functions take 14 s. So its input is
-//! bounded by counts of our own first, far above what a policy of any size needs.
+//! Compilation cannot be interrupted and its time is not linear: 400 KB of empty functions take 14 s, and in one function
+//! it grows with the square of its loops. So its input is bounded by counts of our own first, far above what a policy of
+//! any size needs.
 
 use wasmparser::component_types::{ComponentEntityType, ComponentItem};
 use wasmparser::types::TypesRef;
-use wasmparser::{ElementItems, FunctionBody, Operator, Parser, Payload, Validator};
+use wasmparser::{ComponentInstance, ElementItems, FunctionBody, Instance, Operator, Parser, Payload, Validator};
 
 use crate::limits::Limits;
 use crate::load_error::LoadError;
@@ -21,9 +22,21 @@ const BODY_BYTES: u64 = 64 << 10;
 const CODE_BYTES: u64 = 2 << 20;
 const LOCALS: u64 = 1_000;
 const NESTING: u64 = 256;
+/// In one function, and in all.
+const LOOPS: u64 = 256;
+const ALL_LOOPS: u64 = 10_000;
 const BRANCH_TARGETS: u64 = 4_000;
 const ELEMENTS: u64 = 10_000;
 const CUSTOM_BYTES: u64 = 64 << 10;
+/// Types of components and instances inside each other: readers go down them by recursion, and a host that overflows its
+/// own stack is gone.
+const INNER_TYPES: u64 = 200;
+/// Components that instantiate each other multiply: eight of them, eight times each, make two million instances out of
+/// 600 bytes.
+const INNER_COMPONENTS: u64 = 4;
+const INSTANTIATIONS: u64 = 32;
+/// Functions that cross a component's border: each is code to compile.
+const CANONICAL_FUNCTIONS: u64 = 1_000;
 const MEMORIES: u64 = 1;
 pub(crate) const TABLES: u32 = 4;
 
@@ -88,8 +101,13 @@ struct Names {
 #[derive(Default)]
 struct Tally {
     depth: usize,
+    inner_components: u64,
+    instantiations: u64,
+    inner_types: u64,
+    canonical_functions: u64,
     functions: u64,
     code_bytes: u64,
+    loops: u64,
     elements: u64,
     memories: u64,
     tables: u64,
@@ -101,15 +119,21 @@ impl Tally {
     fn of(bytes: &[u8], limits: &Limits) -> Result<Names, LoadError> {
         let mut tally = Self::default();
         for payload in Parser::new(0).parse_all(bytes) {
-            tally.count(payload.map_err(malformed)?, limits)?;
+            let payload = payload.map_err(malformed)?;
+            tally.count_types(&payload, bytes)?;
+            tally.count_instances(&payload)?;
+            tally.count(payload, limits)?;
         }
         Ok(tally.names)
     }
 
     fn count(&mut self, payload: Payload<'_>, limits: &Limits) -> Result<(), LoadError> {
         match payload {
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
-                self.depth = self.depth.saturating_add(1)
+            Payload::ModuleSection { .. } => self.depth = self.depth.saturating_add(1),
+            Payload::ComponentSection { .. } => {
+                self.depth = self.depth.saturating_add(1);
+                self.inner_components = self.inner_components.saturating_add(1);
+                bound("inner components", self.inner_components, INNER_COMPONENTS)?;
             }
             Payload::End(_) => self.depth = self.depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if self.depth == 0 => {
@@ -133,13 +157,59 @@ impl Tally {
                 self.code_bytes = self.code_bytes.saturating_add(size.into());
                 bound("bytes of code", self.code_bytes, CODE_BYTES)?;
             }
-            Payload::CodeSectionEntry(body) => inspect_body(&body)?,
+            Payload::CodeSectionEntry(body) => {
+                self.loops = self.loops.saturating_add(inspect_body(&body)?);
+                bound("loops", self.loops, ALL_LOOPS)?;
+            }
             Payload::CustomSection(section) => {
                 bound("bytes in a custom section", length(section.data().len()), CUSTOM_BYTES)?
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Types of components are read by recursion, so they are counted before anything reads them, as bytes: inside another,
+    /// one begins with the byte of a declared type (1) and its own (0x41 a component, 0x42 an instance). That may count
+    /// other bytes too, and never too few.
+    fn count_types(&mut self, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), LoadError> {
+        let types = match payload {
+            Payload::ComponentTypeSection(section) => bytes.get(section.range()).unwrap_or_default(),
+            // Where a core module says which contract it was built for.
+            Payload::CustomSection(section) if section.name().starts_with("component-type") => section.data(),
+            _ => return Ok(()),
+        };
+        let found = types.windows(2).filter(|pair| matches!(pair, [1, 0x41 | 0x42])).count();
+        self.inner_types = self.inner_types.saturating_add(length(found));
+        bound("component types inside others", self.inner_types, INNER_TYPES)
+    }
+
+    fn count_instances(&mut self, payload: &Payload<'_>) -> Result<(), LoadError> {
+        match payload {
+            Payload::InstanceSection(section) => {
+                for instance in section.clone() {
+                    let instance = instance.map_err(malformed)?;
+                    self.instantiates(matches!(instance, Instance::Instantiate { .. }))?;
+                }
+            }
+            Payload::ComponentInstanceSection(section) => {
+                for instance in section.clone() {
+                    let instance = instance.map_err(malformed)?;
+                    self.instantiates(matches!(instance, ComponentInstance::Instantiate { .. }))?;
+                }
+            }
+            Payload::ComponentCanonicalSection(section) => {
+                self.canonical_functions = self.canonical_functions.saturating_add(section.count().into());
+                bound("canonical functions", self.canonical_functions, CANONICAL_FUNCTIONS)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn instantiates(&mut self, is_one: bool) -> Result<(), LoadError> {
+        self.instantiations = self.instantiations.saturating_add(is_one.into());
+        bound("instances made", self.instantiations, INSTANTIATIONS)
     }
 
     fn memories(&mut self, section: wasmparser::MemorySectionReader<'_>, limits: &Limits) -> Result<(), LoadError> {
@@ -173,7 +243,8 @@ impl Tally {
     }
 }
 
-fn inspect_body(body: &FunctionBody<'_>) -> Result<(), LoadError> {
+/// Returns how many loops there are.
+fn inspect_body(body: &FunctionBody<'_>) -> Result<u64, LoadError> {
     bound("bytes in a function", length(body.range().len()), BODY_BYTES)?;
     let mut locals = 0_u64;
     for local in body.get_locals_reader().map_err(malformed)? {
@@ -181,9 +252,14 @@ fn inspect_body(body: &FunctionBody<'_>) -> Result<(), LoadError> {
         locals = locals.saturating_add(count.into());
         bound("locals of a function", locals, LOCALS)?;
     }
-    let mut nesting = 0_u64;
+    let (mut nesting, mut loops) = (0_u64, 0_u64);
     for operator in body.get_operators_reader().map_err(malformed)? {
-        match operator.map_err(malformed)? {
+        let operator = operator.map_err(malformed)?;
+        if matches!(operator, Operator::Loop { .. }) {
+            loops = loops.saturating_add(1);
+            bound("loops of a function", loops, LOOPS)?;
+        }
+        match operator {
             Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } | Operator::TryTable { .. } => {
                 nesting = nesting.saturating_add(1);
                 bound("levels of nesting", nesting, NESTING)?;
@@ -193,7 +269,7 @@ fn inspect_body(body: &FunctionBody<'_>) -> Result<(), LoadError> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(loops)
 }
 
 fn length(count: usize) -> u64 {

@@ -8,6 +8,7 @@
 //! Fuel decides what is too long, because it is the same on every machine. The deadline behind it is the host's fault.
 
 mod bindings;
+mod code_cache;
 mod fault;
 mod guard;
 mod inspection;
@@ -24,6 +25,7 @@ mod session;
 mod ticker;
 mod wrapping;
 
+pub use code_cache::{CacheEvent, Mismatch, NotUsed};
 pub use limits::{Counts, Limits};
 pub use load_error::LoadError;
 pub use memo::{Memo, MemoCounters, MemoLimits, Memoized};

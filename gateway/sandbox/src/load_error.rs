@@ -29,6 +29,9 @@ pub enum LoadError {
     OtherVersion { found: String, expected: &'static str },
     #[error("the component does not compile here")]
     NotCompilable(#[source] Box<dyn Error + Send + Sync>),
+    /// A defect of the compiler, or of what wraps modules; the uploader can do something about it all the same.
+    #[error("the compiler fails on this file; build it with the SDK")]
+    Compiler,
     #[error("the functions of `{expected}` do not have the types of the contract")]
     OtherTypes { expected: &'static str, source: Box<dyn Error + Send + Sync> },
     #[error("`describe` gave no answer")]

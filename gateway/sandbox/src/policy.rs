@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, InstancePre};
 
 use crate::bindings as wire;
+use crate::code_cache::Compiled;
 use crate::guard::Guard;
 use crate::inspection::{CONTRACT, inspect, inspect_module};
 use crate::load_error::LoadError;
@@ -30,6 +31,7 @@ struct Loaded {
     digest: String,
     size_bytes: usize,
     describe_fuel: u64,
+    is_cached: bool,
 }
 
 /// A policy under one set of parameters: what one step of a plan runs. Cheap to clone.
@@ -61,15 +63,15 @@ impl Policy {
         }
         // Before anything works on the bytes: wrapping parses, validates and rewrites a module.
         inspect_module(bytes, &host.limits)?;
-        let component = componentize(bytes)?;
+        let component = contained(|| componentize(bytes))?;
         inspect(&component, &host.limits)?;
-        // From binary, never from text: the engine would otherwise accept text if any crate switched that feature on.
-        let component = Component::from_binary(&host.engine, &component).map_err(not_compilable)?;
+        let Compiled { component, is_cached } = contained(|| host.compile(&component).map_err(not_compilable))?;
         let instance = host.linker.instantiate_pre(&component).map_err(not_compilable)?;
         let program = program(host, &component, instance)?;
         let (manifest, describe_fuel) = describe(&program)?;
         let digest = hex(&Sha256::digest(bytes));
-        Ok(Self { loaded: Arc::new(Loaded { program, manifest, digest, size_bytes: bytes.len(), describe_fuel }) })
+        let size_bytes = bytes.len();
+        Ok(Self { loaded: Arc::new(Loaded { program, manifest, digest, size_bytes, describe_fuel, is_cached }) })
     }
 
     /// SHA-256 of the bytes that were loaded, as 64 hex digits.
@@ -89,6 +91,11 @@ impl Policy {
     /// Fuel that `describe` burnt.
     pub fn describe_fuel(&self) -> u64 {
         self.loaded.describe_fuel
+    }
+
+    /// True if its code was not compiled by this load but found in the code cache.
+    pub fn is_cached(&self) -> bool {
+        self.loaded.is_cached
     }
 
     /// Checks `parameters`, a JSON object, in the policy itself, and keeps what it makes of them.
@@ -205,6 +212,12 @@ fn identity(digest: &str, configuration: &wire::Configuration) -> [u8; IDENTITY_
         words.iter().for_each(|word| part(word.as_bytes()));
     }
     sha.finalize().into()
+}
+
+/// A panic over an uploaded file is an answer about that file, not the end of the process. What it leaves behind is not
+/// looked at again: both arguments are read only.
+fn contained<T>(work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(Err(LoadError::Compiler))
 }
 
 fn not_compilable(error: wasmtime::Error) -> LoadError {

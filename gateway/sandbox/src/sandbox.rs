@@ -3,13 +3,15 @@
 
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
-use wasmtime::component::Linker;
+use wasmtime::component::{Component, Linker};
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OperatorCost, PoolingAllocationConfig};
 use wasmtime::{Store, WasmBacktraceDetails};
 
+use crate::code_cache::{CacheEvent, CodeCache, Compiled, Report};
 use crate::guard::Guard;
 use crate::inspection::TABLES;
 use crate::limits::Limits;
@@ -46,6 +48,22 @@ pub enum SandboxError {
 impl Sandbox {
     /// Reserves the pool's address space and starts the deadline thread.
     pub fn new(limits: Limits) -> Result<Self, SandboxError> {
+        Self::with(limits, |_| None)
+    }
+
+    /// Keeps compiled code in `directory`, and tells `report` of whatever is wrong there; nothing that is wrong there
+    /// stops a policy from loading. The directory is created where there is none; the key to it lies beside it, as
+    /// `<directory>.key`.
+    pub fn with_code_cache(
+        limits: Limits,
+        directory: &Path,
+        report: impl Fn(&CacheEvent) + Send + Sync + 'static,
+    ) -> Result<Self, SandboxError> {
+        let report: Report = Box::new(report);
+        Self::with(limits, |engine| CodeCache::open(directory, hash_of(engine), report))
+    }
+
+    fn with(limits: Limits, cache: impl FnOnce(&Engine) -> Option<CodeCache>) -> Result<Self, SandboxError> {
         if limits.deadline < std::time::Duration::from_millis(100) {
             return Err(SandboxError::Deadline(limits.deadline));
         }
@@ -53,7 +71,8 @@ impl Sandbox {
         let ticker = Ticker::start(&engine).map_err(SandboxError::Ticker)?;
         // No WASI, no function of ours, nothing: a policy that needs an import does not link.
         let linker = Linker::new(&engine);
-        Ok(Self { host: Arc::new(Host { engine, limits, linker, _ticker: ticker }) })
+        let code_cache = cache(&engine);
+        Ok(Self { host: Arc::new(Host { engine, limits, linker, code_cache, _ticker: ticker }) })
     }
 
     /// Checks, compiles and describes a module or component. Takes milliseconds to seconds; compilation cannot be
@@ -69,10 +88,14 @@ impl Sandbox {
     /// What compiled code and fuel depend on: engine version, settings and processor features, as 64 hex digits. Equal
     /// hashes burn equal fuel, so every decision records it.
     pub fn engine_hash(&self) -> String {
-        let mut sha = ShaHasher(Sha256::new());
-        self.host.engine.precompile_compatibility_hash().hash(&mut sha);
-        hex(&sha.0.finalize())
+        hash_of(&self.host.engine)
     }
+}
+
+fn hash_of(engine: &Engine) -> String {
+    let mut sha = ShaHasher(Sha256::new());
+    engine.precompile_compatibility_hash().hash(&mut sha);
+    hex(&sha.0.finalize())
 }
 
 /// What policies and sessions share.
@@ -80,10 +103,20 @@ pub(crate) struct Host {
     pub(crate) engine: Engine,
     pub(crate) limits: Limits,
     pub(crate) linker: Linker<Guard>,
+    code_cache: Option<CodeCache>,
     _ticker: Ticker,
 }
 
 impl Host {
+    /// Compiles a component that has passed inspection, or finds the code of an earlier start.
+    pub(crate) fn compile(&self, wasm: &[u8]) -> wasmtime::Result<Compiled> {
+        match &self.code_cache {
+            Some(cache) => cache.compile(&self.engine, wasm),
+            // From binary, never from text: the engine would otherwise accept text if any crate switched that feature on.
+            None => Ok(Compiled { component: Component::from_binary(&self.engine, wasm)?, is_cached: false }),
+        }
+    }
+
     /// A store without fuel: nothing runs in it before `run::call` arms it.
     pub(crate) fn store(&self) -> Store<Guard> {
         let mut store = Store::new(&self.engine, Guard::new(self.limits));

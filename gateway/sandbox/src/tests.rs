@@ -1,5 +1,6 @@
 //! The sandbox against guests written by hand, byte by byte: good, echoing and hostile ones.
 
+mod code_cache;
 mod guest;
 mod hostile;
 mod loading;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use clap::Args;
-use farebox_sandbox::{Limits, Sandbox};
 use serde_json::{Value, json};
 
+use super::local_sandbox::local_sandbox;
 use super::{Failure, exit, places, tell, tell_json};
 use crate::catalog::{Catalog, CatalogProblem, Tallies, Tally};
 
@@ -26,7 +26,7 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     places::existing("data directory", &options.data, "is the path right from here?")?;
     let policies = places::policies(options.policies.as_deref())?;
-    let sandbox = Sandbox::new(Limits::standard()).map_err(Failure::new)?;
+    let sandbox = local_sandbox()?;
     let Catalog { problems, tallies, .. } = Catalog::load(&options.data, &policies, &sandbox);
     let told = told(&problems);
     if options.json {

@@ -16,14 +16,14 @@ use super::terminal::Color;
 use super::{Failure, quote_table, serve, snapshot_file};
 use crate::app::{App, Listeners};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, user_code_cache};
 use crate::serving::stop_signal;
 
 /// One snapshot a second, as an agent sends them, so that the demo's quotes never go stale.
 const TICK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(listen: SocketAddr, data: PathBuf, policies: PathBuf) -> Result<(), Failure> {
-    let config = config(listen, &data, &policies)?;
+    let config = Config { code_cache: user_code_cache(), ..config(listen, &data, &policies)? };
     serve::start_logging(config.log)?;
     let snapshot = JsonFile::read(&data.join("snapshots/steady-82.json"))?.value;
     let request = JsonFile::read(&data.join("requests/w1.json"))?;

@@ -49,6 +49,7 @@ fn defaults_are_complete_but_for_a_key() {
     assert_eq!(config.listen, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(config.metrics_listen, None);
     assert_eq!(config.policies_dir, PathBuf::from("data/policies"));
+    assert_eq!(config.code_cache, None);
     assert_eq!(config.http.body_limit_bytes, 1_048_576);
     assert_eq!(config.http.serving, serving::Limits::standard());
     assert_eq!(config.mirror, MirrorLimits::default());
@@ -87,6 +88,7 @@ fn the_example_names_every_setting_and_what_is_commented_out_in_it_works() {
     let config = load(Some(&file.0), &[]).unwrap();
     assert_eq!(config.metrics_listen, Some("127.0.0.1:9090".parse().unwrap()));
     assert_eq!(config.quotes.workers, 2);
+    assert_eq!(config.code_cache, Some(PathBuf::from("/var/cache/farebox/compiled")));
     // A value that no setting takes, for each line: what is not named in the example would be missing here.
     let count = text.lines().filter(|line| line.contains(" = ")).count();
     let broken: String = text
@@ -111,6 +113,7 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("tokens.issuer", "\"i\""),
         ("sandbox.evaluate_fuel", "123456"),
         ("sandbox.memory_bytes", "2097152"),
+        ("sandbox.cache_dir", "\"c\""),
         ("memo.bytes", "1048576"),
         ("memo.recompute_one_in", "7"),
         ("quotes.kept", "3"),

@@ -39,6 +39,26 @@ fn a_file_that_is_cut_off_anywhere_is_refused() {
     }
 }
 
+/// Among these files is one on which what wraps modules panics (wit-component 0.254).
+#[test]
+fn a_file_with_a_flipped_bit_is_loaded_or_refused() {
+    let sandbox = sandbox();
+    let good = evaluate(&configured(&sandbox, &Guest::good())).unwrap();
+    let (mut loaded, mut refused) = (0, 0);
+    for whole in [Guest::good().module(), Guest::good().component()] {
+        for at in (8..whole.len()).step_by(15) {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1 << (at % 8);
+            match sandbox.load(&bytes) {
+                Ok(_) => loaded += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(loaded > 10 && refused > 100, "{loaded} {refused}");
+    assert_eq!(evaluate(&configured(&sandbox, &Guest::good())).unwrap().outcome, good.outcome);
+}
+
 #[test]
 fn imports_that_can_be_called_are_refused() {
     let sandbox = sandbox();
@@ -128,6 +148,8 @@ fn compile_bombs_are_refused_by_their_counts() {
         ("functions", "(func)".repeat(10_001)),
         ("bytes in a function", format!("(func {})", "nop ".repeat(70_000))),
         ("locals of a function", format!("(func (local {}))", "i64 ".repeat(50_001))),
+        ("loops of a function", format!("(func {})", "loop end ".repeat(257))),
+        ("loops", format!("(func {})", "loop end ".repeat(200)).repeat(51)),
         ("levels of nesting", format!("(func {} {})", "block ".repeat(300), "end ".repeat(300))),
         ("targets of a branch", format!("(func (block i32.const 0 br_table {}))", "0 ".repeat(4_002))),
         ("elements", format!("(func $f) (table 1 funcref) (elem func {})", "$f ".repeat(10_001))),

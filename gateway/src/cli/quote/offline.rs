@@ -2,10 +2,10 @@
 
 use farebox_metering::mirror::{Applied, Mirror, MirrorLimits};
 use farebox_metering::snapshot::WireSnapshot;
-use farebox_sandbox::{Limits, Sandbox};
 use jiff::Timestamp;
 
 use super::super::exit::Exit;
+use super::super::local_sandbox::local_sandbox;
 use super::super::refusal::Refusal;
 use super::super::{Places, warn};
 use super::{Answer, Failure, JsonFile, Recorder};
@@ -32,11 +32,10 @@ pub(super) fn quote(
     intake
         .read(&request.bytes)
         .map_err(|error| Refusal::of_road(QuotingError::from(error).into()).failure(Exit::Refused))?;
-    let limits = Limits::standard();
-    let sandbox = Sandbox::new(limits).map_err(Failure::new)?;
+    let sandbox = local_sandbox()?;
     let catalog = Catalog::load(&data, &policies, &sandbox);
     let road = Road { intake, catalog, memo: None, mirror, quotes: RecentQuotes::new(1), issuer: None };
-    let mut recorder = Recorder::new(limits.evaluate_fuel);
+    let mut recorder = Recorder::new(sandbox.limits().evaluate_fuel);
     let quote = road.quote_watched(&request.bytes, now, &mut recorder).map_err(|error| {
         let check = format!("farebox check {} --policies {}", data.display(), policies.display());
         failure(error, &road.catalog, &check)

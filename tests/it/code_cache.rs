@@ -1,0 +1,43 @@
+//! The gateway's code cache on disk: a start fills it, and the next one mends what was damaged and starts all the same.
+
+use std::path::PathBuf;
+
+use farebox::app::App;
+use farebox::clock::Clock;
+use farebox::config::Config;
+
+use crate::harness::config;
+
+/// Gone at the end.
+struct Place(PathBuf);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_start_fills_the_cache_and_the_next_one_mends_it() {
+    let place = Place(std::env::temp_dir().join(format!("farebox-it-code-cache-{}", std::process::id())));
+    let directory = place.0.join("compiled");
+    let config = Config { code_cache: Some(directory.clone()), ..config() };
+    let start = || drop(App::build(&config, Clock::system()).unwrap());
+    let entries = || -> Vec<(PathBuf, Vec<u8>)> {
+        let paths = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        let mut entries: Vec<_> = paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+        entries.sort();
+        entries
+    };
+    start();
+    let filled = entries();
+    assert_eq!(filled.len(), 6, "one for each policy of the fixtures");
+
+    let (path, mut bytes) = filled[0].clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(&filled[1].0).unwrap();
+    start();
+    assert!(entries() == filled, "not mended: the same code under the same key has the same bytes");
+}
