@@ -10,13 +10,14 @@ use farebox_sdk::Decimal;
 use farebox_sdk::contract as sdk;
 use farebox_sdk::native::Policy;
 
-/// The six policies of `gpu-standard`, natively.
-pub const POLICIES: [&Policy; 6] = [
+/// The policies that ship, natively.
+pub const POLICIES: [&Policy; 7] = [
     &base_factors::POLICY,
     &framework_premium::POLICY,
     &feature_surcharge::POLICY,
     &image_channel::POLICY,
     &isolation::POLICY,
+    &rate_table::POLICY,
     &utilisation_adjustment::POLICY,
 ];
 
