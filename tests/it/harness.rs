@@ -22,7 +22,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// The six policies, built from source once a run.
+/// The policies, built from source once a run.
 pub fn policies() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -39,7 +39,7 @@ pub fn policies() -> &'static Path {
 }
 
 /// The fixtures' catalogue, loaded once a run: compiling is what a start costs.
-fn catalog() -> Catalog {
+pub fn catalog() -> Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
     let load = || {
         let sandbox = Sandbox::new(Limits::standard()).unwrap();

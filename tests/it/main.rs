@@ -14,6 +14,7 @@ mod contract;
 mod harness;
 mod openapi;
 mod quotes;
+mod rate_table;
 mod snapshots;
 mod tidy;
 mod twin;

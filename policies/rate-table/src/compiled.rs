@@ -184,11 +184,8 @@ fn time_condition(time: &written::Time) -> TimeCondition {
 
 fn effect(written: &written::Rule) -> Effect {
     let tiers = |tiers: &[written::Tier]| {
-        let tiers = tiers.iter().map(|tier| Tier {
-            up_to: tier.up_to,
-            unit_price: tier.unit_price,
-            flat_fee: tier.flat_fee,
-        });
+        let tiers =
+            tiers.iter().map(|tier| Tier { up_to: tier.up_to, unit_price: tier.unit_price, flat_fee: tier.flat_fee });
         tiers.collect()
     };
     if let Some(rate) = written.rate {

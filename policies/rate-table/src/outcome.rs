@@ -46,7 +46,8 @@ impl Rule {
             Effect::UnitPrice(_) | Effect::Graduated(_) | Effect::Volume(_) => self.reprice(line, &mut rows)?,
             Effect::Nothing | Effect::Refuse(_) => {}
         }
-        if self.usage.is_some() && rows.iter().any(raises) && line.usage().is_none_or(|usage| !usage.surcharge_allowed) {
+        if self.usage.is_some() && rows.iter().any(raises) && line.usage().is_none_or(|usage| !usage.surcharge_allowed)
+        {
             return Ok(Vec::new());
         }
         if let Some(note) = &self.note {

@@ -30,10 +30,8 @@ mod tests {
     use super::*;
 
     fn at(points: &[(&str, &str)], value: &str) -> String {
-        let points: Vec<Point> = points
-            .iter()
-            .map(|(at, rate)| Point { at: at.parse().unwrap(), rate: rate.parse().unwrap() })
-            .collect();
+        let points: Vec<Point> =
+            points.iter().map(|(at, rate)| Point { at: at.parse().unwrap(), rate: rate.parse().unwrap() }).collect();
         rate(&points, value.parse::<Quantity>().unwrap().value()).unwrap().to_string()
     }
 

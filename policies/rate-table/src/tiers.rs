@@ -73,14 +73,7 @@ fn has_fee(tiers: &[Tier]) -> bool {
 /// A portion of nothing is none.
 fn portion((code, label): (String, String), unit: &str, quantity: Decimal, price: Price) -> Option<Portion> {
     let unit_price = price.value().into();
-    let portion = || Portion {
-        code,
-        label,
-        unit: unit.to_owned(),
-        quantity: quantity.into(),
-        unit_price,
-        draws: None,
-    };
+    let portion = || Portion { code, label, unit: unit.to_owned(), quantity: quantity.into(), unit_price, draws: None };
     (quantity > Decimal::ZERO).then(portion)
 }
 

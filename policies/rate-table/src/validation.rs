@@ -65,9 +65,8 @@ fn check_code(place: Place<'_>, code: &str, field: &str, findings: &mut Findings
     let is_of_code = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
     let starts_well = code.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
     if !starts_well || code.len() > MAX_CODE || !code.bytes().all(is_of_code) {
-        let detail = format!(
-            "code `{code}` is not a word of at most {MAX_CODE} lower-case letters, digits, `.`, `_` and `-`"
-        );
+        let detail =
+            format!("code `{code}` is not a word of at most {MAX_CODE} lower-case letters, digits, `.`, `_` and `-`");
         findings.wrong(place.at(field), "invalid_code", detail);
     }
 }

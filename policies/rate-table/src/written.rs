@@ -222,7 +222,12 @@ impl Rule {
         let has_fee = self.tiers().is_some_and(|(_, tiers)| tiers.iter().any(|tier| tier.flat_fee.is_some()));
         let has_row = !self.effects().is_empty() && self.refuse.is_none();
         let note = self.note.as_ref().map(|note| note.code.clone().unwrap_or_else(|| self.code.clone()));
-        has_row.then(|| self.code.clone()).into_iter().chain(has_fee.then(|| fee_code(&self.code))).chain(note).collect()
+        has_row
+            .then(|| self.code.clone())
+            .into_iter()
+            .chain(has_fee.then(|| fee_code(&self.code)))
+            .chain(note)
+            .collect()
     }
 }
 

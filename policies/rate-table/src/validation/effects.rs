@@ -32,7 +32,8 @@ pub(super) fn check(place: Place<'_>, findings: &mut Findings) {
         [] | [_] => {}
         [first, rest @ ..] => {
             for other in rest {
-                let detail = format!("a rule has one effect, and this one has `{first}`; give `{other}` a rule of its own");
+                let detail =
+                    format!("a rule has one effect, and this one has `{first}`; give `{other}` a rule of its own");
                 findings.wrong(place.at(&format!("/{other}")), "several_effects", detail);
             }
         }
