@@ -23,8 +23,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// W1 with `lines` equal lines.
+    /// W1 with `lines` equal lines, under the coded policies.
     fn of(lines: usize) -> Self {
+        Self::under("gpu-standard", lines)
+    }
+
+    fn under(plan: &str, lines: usize) -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let sandbox = Sandbox::new(Limits::standard()).unwrap();
         let catalog = Catalog::load(&root.join("fixtures"), &root.join("target/policies"), &sandbox);
@@ -38,6 +42,7 @@ impl Bench {
             item
         });
         body["items"] = items.collect();
+        body["plan"] = plan.into();
         let accepted = Intake::new().unwrap().read(body.to_string().as_bytes()).unwrap();
         let now = "2026-12-01T00:00:00Z".parse().unwrap();
         let resolved = catalog.resolve(&accepted.request, now).unwrap();
@@ -87,21 +92,24 @@ fn steady(keys: &[farebox_pricing::usage::StatKey]) -> Observation {
     }
 }
 
+/// The same prices by code and by rules: `gpu-standard`, and `gpu-standard-table` of `rate-table` alone.
 fn six_steps(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("six-step plan");
-    for lines in [1, 4, 20] {
-        let bench = Bench::of(lines);
-        if lines == 1 {
-            assert_eq!(bench.price(&mut Session::new(&bench.policies)), "9300.10");
-            assert_eq!(bench.price(&mut bench.twin()), "9300.10");
+    for (plan, suffix) in [("gpu-standard", ""), ("gpu-standard-table", ", by rules")] {
+        for lines in [1, 4, 20] {
+            let bench = Bench::under(plan, lines);
+            if lines == 1 {
+                assert_eq!(bench.price(&mut Session::new(&bench.policies)), "9300.10");
+                assert_eq!(bench.price(&mut bench.twin()), "9300.10");
+            }
+            group.bench_function(format!("sandboxed, {lines} lines{suffix}"), |timer| {
+                timer.iter(|| black_box(bench.price(&mut Session::new(&bench.policies))));
+            });
+            let mut twin = bench.twin();
+            group.bench_function(format!("native twin, {lines} lines{suffix}"), |timer| {
+                timer.iter(|| black_box(bench.price(&mut twin)));
+            });
         }
-        group.bench_function(format!("sandboxed, {lines} lines"), |timer| {
-            timer.iter(|| black_box(bench.price(&mut Session::new(&bench.policies))));
-        });
-        let mut twin = bench.twin();
-        group.bench_function(format!("native twin, {lines} lines"), |timer| {
-            timer.iter(|| black_box(bench.price(&mut twin)));
-        });
     }
 }
 

@@ -20,8 +20,8 @@ use serde_json::Value;
 use crate::cases::redacted;
 use crate::harness::{TestGateway, catalog, fixture, root};
 
-const CODED: &str = "gpu-standard";
-const TABLE: &str = "gpu-standard-table";
+pub const CODED: &str = "gpu-standard";
+pub const TABLE: &str = "gpu-standard-table";
 
 fn loaded() -> &'static Catalog {
     static LOADED: OnceLock<Catalog> = OnceLock::new();
@@ -120,30 +120,32 @@ fn observation() -> impl Strategy<Value = Option<Observation>> {
     let age = prop_oneof![4 => Just(850), 2 => Just(45_000), 1 => Just(700_000)];
     let observed = (share, age, prop_oneof![5 => Just("0.99"), 1 => Just("0.5")], proptest::bool::weighted(0.8));
     proptest::option::weighted(0.85, observed).prop_map(|observed| {
-        observed.map(|(share, age_ms, coverage, healthy)| Observation {
-            scope: UsageScope::GpuModel,
-            observed_at_ms: 1_796_083_200_000,
-            age_ms,
-            healthy,
-            reasons: vec![],
-            job_held_s: None,
-            mig_without_metric: false,
-            stats: vec![ObservedStat {
-                stat: Stat {
-                    metric: "gpu_util".into(),
-                    statistic: "mean".into(),
-                    window_s: 604_800,
-                    value: farebox_pricing::exact::parse(&share).unwrap(),
-                    coverage: farebox_pricing::exact::parse(coverage).unwrap(),
-                },
-                held_us: 3_600_000_000_000,
-                quality: StatQuality::Ok,
-            }],
-        })
+        observed.map(|(share, age_ms, coverage, healthy)| self::observed(&share, age_ms, coverage, healthy))
     })
 }
 
-fn input(request: &QuoteRequest, plan: &str, observation: Option<&Observation>) -> (PricedInput, Arc<PlanVersion>) {
+/// The one statistic that the plans read.
+pub fn observed(share: &str, age_ms: u64, coverage: &str, healthy: bool) -> Observation {
+    let stat = Stat {
+        metric: "gpu_util".into(),
+        statistic: "mean".into(),
+        window_s: 604_800,
+        value: farebox_pricing::exact::parse(share).unwrap(),
+        coverage: farebox_pricing::exact::parse(coverage).unwrap(),
+    };
+    Observation {
+        scope: UsageScope::GpuModel,
+        observed_at_ms: 1_796_083_200_000,
+        age_ms,
+        healthy,
+        reasons: vec![],
+        job_held_s: None,
+        mig_without_metric: false,
+        stats: vec![ObservedStat { stat, held_us: 3_600_000_000_000, quality: StatQuality::Ok }],
+    }
+}
+
+pub fn input(request: &QuoteRequest, plan: &str, observation: Option<&Observation>) -> (PricedInput, Arc<PlanVersion>) {
     let request = QuoteRequest { plan: Some(plan.to_owned()), ..request.clone() };
     let resolved = loaded().resolve(&request, "2026-12-01T00:00:00Z".parse().unwrap()).unwrap();
     let rules = &resolved.version.plan.usage;
