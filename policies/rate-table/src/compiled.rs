@@ -1,5 +1,7 @@
-//! The table as a configuration: defaults filled in, and nothing left of what a rule does not say. Every evaluation decodes
-//! it, so it is what an evaluation costs.
+//! The table as a configuration: rules one after another, defaults filled in, and nothing left of what a rule does not say.
+//!
+//! Decoding is what an evaluation costs, so it borrows its words from the configuration, and only rules up to the first that
+//! matches are decoded where that is the one that counts.
 
 use farebox_sdk::prelude::*;
 use farebox_sdk::serde::{Deserialize, Serialize};
@@ -12,40 +14,41 @@ use crate::written::{self, Kind, Level, Matching, RateTable};
 pub(crate) const HOUR_SECONDS: u32 = 3600;
 
 macro_rules! configuration {
-    ($($(#[$meta:meta])* $keyword:ident $name:ident { $($fields:tt)* })+) => {
+    ($($(#[$meta:meta])* $keyword:ident $name:ident $(<$life:lifetime>)? { $($fields:tt)* })+) => {
         $($(#[$meta])*
-        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[derive(Debug, Serialize, Deserialize)]
         #[serde(crate = "farebox_sdk::serde")]
-        pub(crate) $keyword $name { $($fields)* })+
+        pub(crate) $keyword $name $(<$life>)? { $($fields)* })+
     };
 }
 
 configuration! {
-    struct Table {
-        pub(crate) matching: Matching,
-        pub(crate) rules: Vec<Rule>,
-    }
-
-    struct Rule {
-        pub(crate) code: String,
-        pub(crate) label: String,
+    struct Rule<'a> {
+        pub(crate) code: &'a str,
+        pub(crate) label: &'a str,
         pub(crate) kind: Option<Kind>,
-        pub(crate) reason: Option<String>,
-        pub(crate) facts: Vec<FactCondition>,
-        pub(crate) usage: Option<Box<UsageCondition>>,
+        #[serde(borrow)]
+        pub(crate) reason: Option<&'a str>,
+        #[serde(borrow)]
+        pub(crate) facts: Vec<FactCondition<'a>>,
+        #[serde(borrow)]
+        pub(crate) usage: Option<Box<UsageCondition<'a>>>,
         pub(crate) time: Option<Box<TimeCondition>>,
-        pub(crate) effect: Effect,
-        pub(crate) note: Option<Box<Note>>,
+        #[serde(borrow)]
+        pub(crate) effect: Effect<'a>,
+        #[serde(borrow)]
+        pub(crate) note: Option<Note<'a>>,
     }
 
-    struct FactCondition {
-        pub(crate) key: String,
-        pub(crate) test: FactTest,
+    struct FactCondition<'a> {
+        pub(crate) key: &'a str,
+        #[serde(borrow)]
+        pub(crate) test: FactTest<'a>,
     }
 
-    enum FactTest {
-        OneOf(Vec<String>),
-        OtherThan(Vec<String>),
+    enum FactTest<'a> {
+        OneOf(#[serde(borrow)] Vec<&'a str>),
+        OtherThan(#[serde(borrow)] Vec<&'a str>),
         Present,
         Absent,
         Within(Box<Band>),
@@ -58,8 +61,8 @@ configuration! {
         pub(crate) at_most: Option<Quantity>,
     }
 
-    struct UsageCondition {
-        pub(crate) metric: String,
+    struct UsageCondition<'a> {
+        pub(crate) metric: &'a str,
         pub(crate) statistic: Statistic,
         pub(crate) window: Window,
         pub(crate) band: Band,
@@ -67,12 +70,13 @@ configuration! {
 
     struct TimeCondition {
         pub(crate) weekdays: Option<Vec<Weekday>>,
-        pub(crate) hours: Option<(TimeOfDaySeconds, TimeOfDaySeconds)>,
+        /// Seconds since midnight.
+        pub(crate) hours: Option<(u32, u32)>,
         pub(crate) first_day: Option<i64>,
         pub(crate) last_day: Option<i64>,
     }
 
-    enum Effect {
+    enum Effect<'a> {
         /// A note alone.
         Nothing,
         Rate(Rate),
@@ -82,7 +86,8 @@ configuration! {
         Volume(Vec<Tier>),
         Minimum(Price),
         Ramp(Vec<Point>),
-        Refuse(Box<Refuse>),
+        /// `at`: the key of the fact at fault.
+        Refuse { detail: &'a str, #[serde(borrow)] at: Option<&'a str> },
     }
 
     struct Tier {
@@ -96,21 +101,59 @@ configuration! {
         pub(crate) rate: Rate,
     }
 
-    struct Note {
+    struct Note<'a> {
         pub(crate) level: Level,
-        pub(crate) code: String,
-        pub(crate) text: String,
-    }
-
-    struct Refuse {
-        pub(crate) detail: String,
-        /// The key of the fact at fault.
-        pub(crate) at: Option<String>,
+        pub(crate) code: &'a str,
+        pub(crate) text: &'a str,
     }
 }
 
-/// Since midnight.
-pub(crate) type TimeOfDaySeconds = u32;
+/// The rules of a configuration, decoded one by one.
+#[derive(Debug)]
+pub(crate) struct Rules<'a> {
+    pub(crate) matching: Matching,
+    rest: &'a [u8],
+}
+
+impl<'a> Rules<'a> {
+    pub(crate) fn of(configuration: &'a [u8]) -> Self {
+        let (matching, rest) = taken(configuration);
+        Self { matching, rest }
+    }
+}
+
+impl<'a> Iterator for Rules<'a> {
+    type Item = Rule<'a>;
+
+    fn next(&mut self) -> Option<Rule<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (rule, rest) = taken(self.rest);
+        self.rest = rest;
+        Some(rule)
+    }
+}
+
+#[expect(
+    clippy::panic,
+    reason = "only a broken host passes other bytes: a trap is a fault, never a price or a refusal"
+)]
+fn taken<'a, Value: Deserialize<'a>>(bytes: &'a [u8]) -> (Value, &'a [u8]) {
+    match postcard::take_from_bytes(bytes) {
+        Ok(taken) => taken,
+        Err(_) => panic!("the configuration is not one that `configure` made"),
+    }
+}
+
+/// What [`Rules`] decodes.
+pub(crate) fn encoded(written: &RateTable) -> Result<Vec<u8>, postcard::Error> {
+    let mut bytes = postcard::to_allocvec(&written.matching)?;
+    for written in &written.rules {
+        bytes.extend(postcard::to_allocvec(&rule(written))?);
+    }
+    Ok(bytes)
+}
 
 impl Band {
     pub(crate) fn holds(&self, value: Decimal) -> bool {
@@ -121,54 +164,49 @@ impl Band {
     }
 }
 
-impl Effect {
+impl Effect<'_> {
     pub(crate) fn reprices(&self) -> bool {
         matches!(self, Self::UnitPrice(_) | Self::Graduated(_) | Self::Volume(_))
     }
 }
 
-impl Table {
-    pub(crate) fn of(written: &RateTable) -> Self {
-        Self { matching: written.matching, rules: written.rules.iter().map(rule).collect() }
-    }
-}
-
-fn rule(written: &written::Rule) -> Rule {
-    let code = written.code.clone();
-    let note = written.note.as_ref().map(|note| {
-        let level = note.level.unwrap_or(Level::Info);
-        Box::new(Note { level, code: note.code.clone().unwrap_or_else(|| code.clone()), text: note.text.clone() })
+pub(crate) fn rule(written: &written::Rule) -> Rule<'_> {
+    let note = written.note.as_ref().map(|note| Note {
+        level: note.level.unwrap_or(Level::Info),
+        code: note.code.as_ref().unwrap_or(&written.code),
+        text: &note.text,
     });
     Rule {
-        label: written.label.clone().unwrap_or_default(),
+        code: &written.code,
+        label: written.label.as_deref().unwrap_or_default(),
         kind: written.kind,
-        reason: written.reason.clone(),
+        reason: written.reason.as_deref(),
         facts: written.when.iter().flatten().map(|(key, wanted)| fact(key, wanted)).collect(),
         usage: written.usage.as_ref().map(|usage| Box::new(usage_condition(usage))),
         time: written.time.as_ref().map(|time| Box::new(time_condition(time))),
         effect: effect(written),
         note,
-        code,
     }
 }
 
-fn fact(key: &str, wanted: &Wanted) -> FactCondition {
+fn fact<'a>(key: &'a str, wanted: &'a Wanted) -> FactCondition<'a> {
+    let borrowed = |values: &'a [String]| values.iter().map(String::as_str).collect();
     let test = match wanted {
-        Wanted::OneOf(values) => FactTest::OneOf(values.clone()),
-        Wanted::Test(Test { other_than: Some(values), .. }) => FactTest::OtherThan(values.clone()),
+        Wanted::OneOf(values) => FactTest::OneOf(borrowed(values)),
+        Wanted::Test(Test { other_than: Some(values), .. }) => FactTest::OtherThan(borrowed(values)),
         Wanted::Test(Test { present: Some(false), .. }) => FactTest::Absent,
         Wanted::Test(Test { present: Some(true), .. }) => FactTest::Present,
         Wanted::Test(Test { above, at_least, below, at_most, .. }) => {
             FactTest::Within(Box::new(Band { above: *above, at_least: *at_least, below: *below, at_most: *at_most }))
         }
     };
-    FactCondition { key: key.to_owned(), test }
+    FactCondition { key, test }
 }
 
-fn usage_condition(usage: &written::Usage) -> UsageCondition {
+fn usage_condition(usage: &written::Usage) -> UsageCondition<'_> {
     let written::Usage { metric, statistic, window, above, at_least, below, at_most } = usage;
     let band = Band { above: *above, at_least: *at_least, below: *below, at_most: *at_most };
-    UsageCondition { metric: metric.clone(), statistic: *statistic, window: *window, band }
+    UsageCondition { metric, statistic: *statistic, window: *window, band }
 }
 
 fn time_condition(time: &written::Time) -> TimeCondition {
@@ -182,7 +220,7 @@ fn time_condition(time: &written::Time) -> TimeCondition {
     }
 }
 
-fn effect(written: &written::Rule) -> Effect {
+fn effect(written: &written::Rule) -> Effect<'_> {
     let tiers = |tiers: &[written::Tier]| {
         let tiers =
             tiers.iter().map(|tier| Tier { up_to: tier.up_to, unit_price: tier.unit_price, flat_fee: tier.flat_fee });
@@ -203,9 +241,9 @@ fn effect(written: &written::Rule) -> Effect {
     } else if let Some(points) = &written.ramp {
         Effect::Ramp(points.iter().map(|point| Point { at: point.at, rate: point.rate }).collect())
     } else if let Some(refuse) = &written.refuse {
-        let only = written.when.iter().flatten().map(|(key, _)| key);
-        let at = refuse.at.clone().or_else(|| only.clone().next().filter(|_| only.count() == 1).cloned());
-        Effect::Refuse(Box::new(Refuse { detail: refuse.detail.clone(), at }))
+        let mut keys = written.when.iter().flatten().map(|(key, _)| key.as_str());
+        let only = keys.next().filter(|_| keys.next().is_none());
+        Effect::Refuse { detail: &refuse.detail, at: refuse.at.as_deref().or(only) }
     } else {
         Effect::Nothing
     }

@@ -1,7 +1,7 @@
 //! A price table: rules from parameters alone, so that an analyst changes prices without programming.
 //!
 //! What is written ([`written`]) is validated and compiled ([`compiled`]) once for each plan version; an evaluation
-//! decodes the compiled form and walks its rules.
+//! walks the compiled rules.
 
 mod clock;
 mod compiled;
@@ -16,11 +16,14 @@ mod wording;
 mod written;
 
 use std::borrow::Cow;
+use std::fmt;
 
 use farebox_sdk::prelude::*;
 use farebox_sdk::schemars::{JsonSchema, Schema, SchemaGenerator};
+use farebox_sdk::serde::de::{Error, Visitor};
 use farebox_sdk::serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use compiled::Rules;
 use written::{Matching, RateTable};
 
 policy! {
@@ -46,31 +49,41 @@ pub struct Table(Form);
 #[derive(Debug)]
 enum Form {
     Written(RateTable),
-    Compiled(compiled::Table),
-}
-
-impl Table {
-    fn compiled(&self) -> Cow<'_, compiled::Table> {
-        match &self.0 {
-            Form::Written(written) => Cow::Owned(compiled::Table::of(written)),
-            Form::Compiled(table) => Cow::Borrowed(table),
-        }
-    }
+    Compiled(Vec<u8>),
 }
 
 impl Serialize for Table {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.compiled().serialize(serializer)
+        match &self.0 {
+            Form::Written(written) => {
+                let bytes = compiled::encoded(written).map_err(farebox_sdk::serde::ser::Error::custom)?;
+                serializer.serialize_bytes(&bytes)
+            }
+            Form::Compiled(bytes) => serializer.serialize_bytes(bytes),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Table {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         if deserializer.is_human_readable() {
-            RateTable::deserialize(deserializer).map(|table| Self(Form::Written(table)))
-        } else {
-            compiled::Table::deserialize(deserializer).map(|table| Self(Form::Compiled(table)))
+            return RateTable::deserialize(deserializer).map(|written| Self(Form::Written(written)));
         }
+        deserializer.deserialize_byte_buf(Bytes).map(|bytes| Self(Form::Compiled(bytes)))
+    }
+}
+
+struct Bytes;
+
+impl Visitor<'_> for Bytes {
+    type Value = Vec<u8>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a configuration")
+    }
+
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+        Ok(bytes.to_vec())
     }
 }
 
@@ -91,12 +104,12 @@ fn validate(table: &Table) -> Vec<Refusal> {
     }
 }
 
-/// What the rules name, each once.
+/// What the rules name, each once. Only `configure` asks, of what was written.
 fn reads(table: &Table) -> Vec<String> {
-    let table = table.compiled();
+    let Form::Written(written) = &table.0 else { return Vec::new() };
     let mut reads = Vec::new();
-    for rule in &table.rules {
-        reads.extend(rule.facts.iter().map(|condition| condition.key.clone()));
+    for rule in written.rules.iter().map(compiled::rule) {
+        reads.extend(rule.facts.iter().map(|condition| condition.key.to_owned()));
         reads.extend(rule.usage.as_ref().map(|usage| {
             let (statistic, window) = (usage.statistic.as_str(), usage.window.as_str());
             format!("usage/{}/{statistic}/{window}", usage.metric)
@@ -110,10 +123,8 @@ fn reads(table: &Table) -> Vec<String> {
 }
 
 fn produces(table: &Table) -> Vec<String> {
-    match &table.0 {
-        Form::Written(written) => once(written.rules.iter().flat_map(written::Rule::codes).collect()),
-        Form::Compiled(_) => vec!["*".to_owned()],
-    }
+    let Form::Written(written) = &table.0 else { return Vec::new() };
+    once(written.rules.iter().flat_map(written::Rule::codes).collect())
 }
 
 fn once(mut words: Vec<String>) -> Vec<String> {
@@ -123,14 +134,27 @@ fn once(mut words: Vec<String>) -> Vec<String> {
 }
 
 fn rate_table(table: &Table, line: Line) -> Result<Vec<Adjustment>, Refusal> {
-    let table = table.compiled();
+    match &table.0 {
+        Form::Compiled(bytes) => {
+            let rules = Rules::of(bytes);
+            walk(rules.matching, rules, line)
+        }
+        Form::Written(written) => walk(written.matching, written.rules.iter().map(compiled::rule), line),
+    }
+}
+
+fn walk<'a>(
+    matching: Matching,
+    rules: impl Iterator<Item = compiled::Rule<'a>>,
+    line: Line,
+) -> Result<Vec<Adjustment>, Refusal> {
     let mut said = Vec::new();
-    for rule in &table.rules {
+    for rule in rules {
         if !rule.matches(line)? {
             continue;
         }
         let mut outcome = rule.outcome(line)?;
-        if table.matching == Matching::First {
+        if matching == Matching::First {
             return Ok(outcome);
         }
         said.append(&mut outcome);

@@ -12,7 +12,7 @@ pub(crate) struct Hit<'a> {
     pub(crate) value: &'a str,
 }
 
-impl Rule {
+impl Rule<'_> {
     pub(crate) fn matches(&self, line: Line<'_>) -> Result<bool, Refusal> {
         // A task that nobody has measured has no quantity yet that could have a price.
         if self.effect.reprices() && line.amounts.as_ref().is_none_or(|amounts| amounts.unit == "task") {
@@ -28,16 +28,16 @@ impl Rule {
     }
 }
 
-impl FactCondition {
+impl FactCondition<'_> {
     pub(crate) fn hit<'a>(&'a self, line: Line<'a>) -> Result<Option<Hit<'a>>, Refusal> {
-        let mut values = values(line, &self.key).enumerate().map(|(index, value)| Hit { index, value });
+        let mut values = values(line, self.key).enumerate().map(|(index, value)| Hit { index, value });
         Ok(match &self.test {
-            FactTest::OneOf(wanted) => values.find(|hit| wanted.iter().any(|wanted| wanted == hit.value)),
-            FactTest::OtherThan(known) => values.find(|hit| known.iter().all(|known| known != hit.value)),
+            FactTest::OneOf(wanted) => values.find(|hit| wanted.contains(&hit.value)),
+            FactTest::OtherThan(known) => values.find(|hit| !known.contains(&hit.value)),
             FactTest::Present => values.next(),
             FactTest::Absent => values.next().is_none().then_some(Hit { index: 0, value: "" }),
             FactTest::Within(band) => match values.next() {
-                Some(hit) => band.holds(number(&self.key, hit.value)?).then_some(hit),
+                Some(hit) => band.holds(number(self.key, hit.value)?).then_some(hit),
                 None => None,
             },
         })
@@ -59,9 +59,9 @@ fn number(key: &str, value: &str) -> Result<Decimal, Refusal> {
     }
 }
 
-impl UsageCondition {
+impl UsageCondition<'_> {
     pub(crate) fn observed(&self, line: Line<'_>) -> Option<Decimal> {
-        line.stat(&self.metric, self.statistic, self.window)?.value.exact()
+        line.stat(self.metric, self.statistic, self.window)?.value.exact()
     }
 }
 

@@ -7,13 +7,13 @@ use crate::facts;
 use crate::written::fee_code;
 use crate::{ramp, tiers};
 
-impl Rule {
+impl Rule<'_> {
     /// Rows and messages. None where the rule would raise a price by a statistic and only a discount is fair.
     pub(crate) fn outcome(&self, line: Line<'_>) -> Result<Vec<Adjustment>, Refusal> {
-        if let Effect::Refuse(refuse) = &self.effect {
-            let detail = self.filled(&refuse.detail, line)?;
-            let refusal = Refusal::new(self.code.as_str(), detail);
-            let pointer = refuse.at.as_ref().map(|key| self.pointer(key, line)).transpose()?.flatten();
+        if let Effect::Refuse { detail, at } = &self.effect {
+            let detail = self.filled(detail, line)?;
+            let refusal = Refusal::new(self.code, detail);
+            let pointer = at.map(|key| self.pointer(key, line)).transpose()?.flatten();
             return Err(pointer.into_iter().fold(refusal, Refusal::at));
         }
         let mut rows = Vec::new();
@@ -44,21 +44,21 @@ impl Rule {
                 rows.push(self.row(line, "standard", unchanged, Some("no tiers".to_owned()))?);
             }
             Effect::UnitPrice(_) | Effect::Graduated(_) | Effect::Volume(_) => self.reprice(line, &mut rows)?,
-            Effect::Nothing | Effect::Refuse(_) => {}
+            Effect::Nothing | Effect::Refuse { .. } => {}
         }
         if self.usage.is_some() && rows.iter().any(raises) && line.usage().is_none_or(|usage| !usage.surcharge_allowed)
         {
             return Ok(Vec::new());
         }
         if let Some(note) = &self.note {
-            let text = self.filled(&note.text, line)?;
-            rows.push(Adjustment::note(note.level.as_str(), note.code.as_str(), self.label.as_str()).because(text));
+            let text = self.filled(note.text, line)?;
+            rows.push(Adjustment::note(note.level.as_str(), note.code, self.label).because(text));
         }
         Ok(rows)
     }
 
     fn percent(&self, line: Line<'_>, rate: Rate) -> Result<Adjustment, Refusal> {
-        let (code, label) = (self.code.as_str(), self.label.as_str());
+        let (code, label) = (self.code, self.label);
         let row = match self.kind {
             Some(kind) => Adjustment::percent_of_kind(kind.as_str(), code, label, rate),
             None => Adjustment::percent(code, label, rate),
@@ -68,7 +68,7 @@ impl Rule {
 
     fn row(&self, line: Line<'_>, kind: &str, method: Method, said: Option<String>) -> Result<Adjustment, Refusal> {
         let kind = self.kind.map_or(kind, |kind| kind.as_str());
-        let row = Adjustment::new(kind, self.code.as_str(), self.label.as_str(), method);
+        let row = Adjustment::new(kind, self.code, self.label, method);
         Ok(row.because(self.reason_for(line, said)?))
     }
 
@@ -78,14 +78,14 @@ impl Rule {
         if let Some(fee) = repriced.flat_fee {
             let label = format!("{}: flat fee", self.label);
             let reason = "once, for the tiers that the quantity reaches";
-            rows.push(Adjustment::new("fee", fee_code(&self.code), label, Method::Amount(fee.into())).because(reason));
+            rows.push(Adjustment::new("fee", fee_code(self.code), label, Method::Amount(fee.into())).because(reason));
         }
         Ok(())
     }
 
     /// The field of the item that made the condition on `key` hold.
     fn pointer(&self, key: &str, line: Line<'_>) -> Result<Option<String>, Refusal> {
-        let Some(condition) = self.facts.iter().find(|condition| condition.key == *key) else { return Ok(None) };
+        let Some(condition) = self.facts.iter().find(|condition| condition.key == key) else { return Ok(None) };
         Ok(condition.hit(line)?.and_then(|hit| facts::pointer(key, hit.index)))
     }
 }

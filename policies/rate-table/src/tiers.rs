@@ -28,7 +28,7 @@ struct Span<'a> {
 /// What of the line is open, at the prices of `effect`; `None` where that sets no price.
 ///
 /// Portions that draw on a balance, or that cost nothing, stay as they are and count for no tier.
-pub(crate) fn reprice(effect: &Effect, line: Line<'_>) -> Option<Repriced> {
+pub(crate) fn reprice(effect: &Effect<'_>, line: Line<'_>) -> Option<Repriced> {
     let amounts = line.amounts.as_ref()?;
     let unit = amounts.unit.as_str();
     let is_settled = |portion: &&Portion| portion.draws.is_some() || portion.unit_price.exact() == Some(Decimal::ZERO);

@@ -22,7 +22,7 @@ pub(crate) fn pieces(template: &str) -> Option<Vec<(&str, Option<&str>)>> {
     pieces.iter().all(|(text, _)| !text.contains('}')).then_some(pieces)
 }
 
-impl Rule {
+impl Rule<'_> {
     /// The template with the values that made this rule match.
     pub(crate) fn filled(&self, template: &str, line: Line<'_>) -> Result<String, Refusal> {
         let mut text = String::with_capacity(template.len());
@@ -38,7 +38,7 @@ impl Rule {
 
     /// The table's reason, or else its conditions and what the effect has to add.
     pub(crate) fn reason_for(&self, line: Line<'_>, of_effect: Option<String>) -> Result<String, Refusal> {
-        if let Some(template) = &self.reason {
+        if let Some(template) = self.reason {
             return self.filled(template, line);
         }
         let mut said = Vec::new();
@@ -53,7 +53,7 @@ impl Rule {
     }
 }
 
-impl FactCondition {
+impl FactCondition<'_> {
     /// `image v2.6`
     fn said(&self, line: Line<'_>) -> Result<String, Refusal> {
         let word = self.key.rsplit('.').next().unwrap_or_default().replace('_', " ");
@@ -62,11 +62,11 @@ impl FactCondition {
     }
 }
 
-impl UsageCondition {
+impl UsageCondition<'_> {
     /// `mean GPU utilisation 82 % over 7 d`
     fn said(&self, line: Line<'_>) -> Option<String> {
         let value = self.observed(line)?;
-        let name = match self.metric.as_str() {
+        let name = match self.metric {
             "gpu_util" => "GPU utilisation",
             "sm_util" => "SM utilisation",
             other => other,
