@@ -23,17 +23,23 @@ macro_rules! configuration {
 }
 
 configuration! {
-    struct Rule<'a> {
-        pub(crate) code: &'a str,
-        pub(crate) label: &'a str,
-        pub(crate) kind: Option<Kind>,
-        #[serde(borrow)]
-        pub(crate) reason: Option<&'a str>,
+    /// What decides whether a rule matches; the rest of it is decoded if it does.
+    struct Conditions<'a> {
         #[serde(borrow)]
         pub(crate) facts: Vec<FactCondition<'a>>,
         #[serde(borrow)]
         pub(crate) usage: Option<Box<UsageCondition<'a>>>,
         pub(crate) time: Option<Box<TimeCondition>>,
+        /// True of prices by quantity, which a task has only once it is measured.
+        pub(crate) of_quantity: bool,
+    }
+
+    struct Action<'a> {
+        pub(crate) code: &'a str,
+        pub(crate) label: &'a str,
+        pub(crate) kind: Option<Kind>,
+        #[serde(borrow)]
+        pub(crate) reason: Option<&'a str>,
         #[serde(borrow)]
         pub(crate) effect: Effect<'a>,
         #[serde(borrow)]
@@ -108,7 +114,14 @@ configuration! {
     }
 }
 
-/// The rules of a configuration, decoded one by one.
+/// A rule on its way to an outcome.
+#[derive(Debug)]
+pub(crate) struct Rule<'a> {
+    pub(crate) conditions: &'a Conditions<'a>,
+    pub(crate) action: Action<'a>,
+}
+
+/// The rules of a configuration: the conditions of each, and its action, not decoded yet.
 #[derive(Debug)]
 pub(crate) struct Rules<'a> {
     pub(crate) matching: Matching,
@@ -123,15 +136,22 @@ impl<'a> Rules<'a> {
 }
 
 impl<'a> Iterator for Rules<'a> {
-    type Item = Rule<'a>;
+    type Item = (Conditions<'a>, &'a [u8]);
 
-    fn next(&mut self) -> Option<Rule<'a>> {
+    fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
         }
-        let (rule, rest) = taken(self.rest);
+        let (conditions, rest) = taken(self.rest);
+        let (action, rest) = taken(rest);
         self.rest = rest;
-        Some(rule)
+        Some((conditions, action))
+    }
+}
+
+impl<'a> Action<'a> {
+    pub(crate) fn decoded(bytes: &'a [u8]) -> Self {
+        taken(bytes).0
     }
 }
 
@@ -149,8 +169,9 @@ fn taken<'a, Value: Deserialize<'a>>(bytes: &'a [u8]) -> (Value, &'a [u8]) {
 /// What [`Rules`] decodes.
 pub(crate) fn encoded(written: &RateTable) -> Result<Vec<u8>, postcard::Error> {
     let mut bytes = postcard::to_allocvec(&written.matching)?;
-    for written in &written.rules {
-        bytes.extend(postcard::to_allocvec(&rule(written))?);
+    for rule in &written.rules {
+        bytes.extend(postcard::to_allocvec(&conditions(rule))?);
+        bytes.extend(postcard::to_allocvec(&postcard::to_allocvec(&action(rule))?)?);
     }
     Ok(bytes)
 }
@@ -164,26 +185,26 @@ impl Band {
     }
 }
 
-impl Effect<'_> {
-    pub(crate) fn reprices(&self) -> bool {
-        matches!(self, Self::UnitPrice(_) | Self::Graduated(_) | Self::Volume(_))
+pub(crate) fn conditions(written: &written::Rule) -> Conditions<'_> {
+    Conditions {
+        facts: written.when.iter().flatten().map(|(key, wanted)| fact(key, wanted)).collect(),
+        usage: written.usage.as_ref().map(|usage| Box::new(usage_condition(usage))),
+        time: written.time.as_ref().map(|time| Box::new(time_condition(time))),
+        of_quantity: written.reprices(),
     }
 }
 
-pub(crate) fn rule(written: &written::Rule) -> Rule<'_> {
+fn action(written: &written::Rule) -> Action<'_> {
     let note = written.note.as_ref().map(|note| Note {
         level: note.level.unwrap_or(Level::Info),
         code: note.code.as_ref().unwrap_or(&written.code),
         text: &note.text,
     });
-    Rule {
+    Action {
         code: &written.code,
         label: written.label.as_deref().unwrap_or_default(),
         kind: written.kind,
         reason: written.reason.as_deref(),
-        facts: written.when.iter().flatten().map(|(key, wanted)| fact(key, wanted)).collect(),
-        usage: written.usage.as_ref().map(|usage| Box::new(usage_condition(usage))),
-        time: written.time.as_ref().map(|time| Box::new(time_condition(time))),
         effect: effect(written),
         note,
     }

@@ -23,7 +23,7 @@ use farebox_sdk::schemars::{JsonSchema, Schema, SchemaGenerator};
 use farebox_sdk::serde::de::{Error, Visitor};
 use farebox_sdk::serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use compiled::Rules;
+use compiled::{Action, Rule, Rules};
 use written::{Matching, RateTable};
 
 policy! {
@@ -108,14 +108,14 @@ fn validate(table: &Table) -> Vec<Refusal> {
 fn reads(table: &Table) -> Vec<String> {
     let Form::Written(written) = &table.0 else { return Vec::new() };
     let mut reads = Vec::new();
-    for rule in written.rules.iter().map(compiled::rule) {
+    for rule in written.rules.iter().map(compiled::conditions) {
         reads.extend(rule.facts.iter().map(|condition| condition.key.to_owned()));
         reads.extend(rule.usage.as_ref().map(|usage| {
             let (statistic, window) = (usage.statistic.as_str(), usage.window.as_str());
             format!("usage/{}/{statistic}/{window}", usage.metric)
         }));
         reads.extend(rule.time.as_ref().map(|_| "time".to_owned()));
-        if rule.effect.reprices() {
+        if rule.of_quantity {
             reads.extend(["amounts".to_owned(), "portions".to_owned()]);
         }
     }
@@ -135,24 +135,20 @@ fn once(mut words: Vec<String>) -> Vec<String> {
 
 fn rate_table(table: &Table, line: Line) -> Result<Vec<Adjustment>, Refusal> {
     match &table.0 {
-        Form::Compiled(bytes) => {
-            let rules = Rules::of(bytes);
-            walk(rules.matching, rules, line)
-        }
-        Form::Written(written) => walk(written.matching, written.rules.iter().map(compiled::rule), line),
+        Form::Compiled(bytes) => walk(Rules::of(bytes), line),
+        // The SDK never evaluates what is not configured yet.
+        Form::Written(_) => Ok(Vec::new()),
     }
 }
 
-fn walk<'a>(
-    matching: Matching,
-    rules: impl Iterator<Item = compiled::Rule<'a>>,
-    line: Line,
-) -> Result<Vec<Adjustment>, Refusal> {
+fn walk(rules: Rules<'_>, line: Line) -> Result<Vec<Adjustment>, Refusal> {
+    let matching = rules.matching;
     let mut said = Vec::new();
-    for rule in rules {
-        if !rule.matches(line)? {
+    for (conditions, action) in rules {
+        if !conditions.matches(line)? {
             continue;
         }
+        let rule = Rule { conditions: &conditions, action: Action::decoded(action) };
         let mut outcome = rule.outcome(line)?;
         if matching == Matching::First {
             return Ok(outcome);

@@ -3,7 +3,7 @@
 use farebox_sdk::prelude::*;
 
 use crate::clock::{Day, LocalTime, TimeOfDay, Weekday};
-use crate::compiled::{FactCondition, FactTest, Rule, TimeCondition, UsageCondition};
+use crate::compiled::{Conditions, FactCondition, FactTest, TimeCondition, UsageCondition};
 
 /// The value that made a condition hold, and where it stands among the values of its key. Empty for an absence.
 #[derive(Clone, Copy, Debug)]
@@ -12,10 +12,10 @@ pub(crate) struct Hit<'a> {
     pub(crate) value: &'a str,
 }
 
-impl Rule<'_> {
+impl Conditions<'_> {
     pub(crate) fn matches(&self, line: Line<'_>) -> Result<bool, Refusal> {
         // A task that nobody has measured has no quantity yet that could have a price.
-        if self.effect.reprices() && line.amounts.as_ref().is_none_or(|amounts| amounts.unit == "task") {
+        if self.of_quantity && line.amounts.as_ref().is_none_or(|amounts| amounts.unit == "task") {
             return Ok(false);
         }
         for condition in &self.facts {

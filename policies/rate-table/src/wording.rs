@@ -27,7 +27,7 @@ impl Rule<'_> {
     pub(crate) fn filled(&self, template: &str, line: Line<'_>) -> Result<String, Refusal> {
         let mut text = String::with_capacity(template.len());
         for (plain, key) in pieces(template).unwrap_or_default() {
-            let condition = key.and_then(|key| self.facts.iter().find(|condition| condition.key == key));
+            let condition = key.and_then(|key| self.conditions.facts.iter().find(|condition| condition.key == key));
             if let Some(condition) = condition {
                 text.push_str(condition.hit(line)?.map_or("", |hit| hit.value));
             }
@@ -38,15 +38,15 @@ impl Rule<'_> {
 
     /// The table's reason, or else its conditions and what the effect has to add.
     pub(crate) fn reason_for(&self, line: Line<'_>, of_effect: Option<String>) -> Result<String, Refusal> {
-        if let Some(template) = self.reason {
+        if let Some(template) = self.action.reason {
             return self.filled(template, line);
         }
         let mut said = Vec::new();
-        for condition in &self.facts {
+        for condition in &self.conditions.facts {
             said.push(condition.said(line)?);
         }
-        said.extend(self.usage.as_ref().and_then(|usage| usage.said(line)));
-        let now = line.context().at.filter(|_| self.time.is_some());
+        said.extend(self.conditions.usage.as_ref().and_then(|usage| usage.said(line)));
+        let now = line.context().at.filter(|_| self.conditions.time.is_some());
         said.extend(now.map(|at| LocalTime::of(at).to_string()));
         said.extend(of_effect);
         Ok(if said.is_empty() { "every line".to_owned() } else { said.join(", ") })

@@ -1,9 +1,15 @@
 //! Tiers over every second: each second of a line is in the first tier whose bound is not before its end.
 
+use farebox_pricing::offer::{LineUsage, OfferedQuantity};
+use farebox_pricing::price::price;
+use farebox_pricing::usage::judge;
+use farebox_sandbox::Session;
 use farebox_sdk::contract::{Amounts, Context, Line, Method, Outcome};
 use farebox_sdk::{Decimal, Price, Quantity};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::harness::{catalog, fixture};
 
 /// Bounds in ten-thousandths of a GPU-hour, each 0.36 s; ascending. One more tier is open.
 fn bounds() -> impl Strategy<Value = Vec<u64>> {
@@ -93,4 +99,21 @@ proptest! {
         let expected = if seconds == 0 { vec![] } else { vec![(seconds, shown(unit_price(tier)))] };
         prop_assert_eq!(portions(&priced(&table("volume", &bounds), seconds)), (expected, 1u64 << tier));
     }
+}
+
+/// `money.md` 14, as a charge for no use will see it: a quote cannot ask for no time.
+#[test]
+fn the_first_flat_fee_is_charged_at_zero_usage() {
+    let body = fixture("cases/tiers-flat-fee/request.json").to_string();
+    let request = farebox::intake::Intake::new().unwrap().read(body.as_bytes()).unwrap().request;
+    let mut resolved = catalog().resolve(&request, "2026-12-01T00:00:00Z".parse().unwrap()).unwrap();
+    resolved.offer.items[0].quantity = OfferedQuantity::GpuSeconds(0);
+    let rules = resolved.version.plan.usage.clone();
+    let input = resolved.offer.with_usage(|_| LineUsage { observation: None, judged: judge(None, &rules) });
+    let settled = price(&input, &mut Session::new(&resolved.version.policies)).unwrap();
+    assert_eq!(settled.totals.list.print(2), "0.00");
+    assert_eq!(settled.totals.total.print(2), "25.00");
+    let rows: Vec<_> =
+        settled.lines[0].adjustments.iter().map(|row| (row.code.as_str(), row.amount.print(2))).collect();
+    assert_eq!(rows, [("h100_hours", "0.00".to_owned()), ("h100_hours_fee", "25.00".to_owned())]);
 }
