@@ -1,6 +1,6 @@
 //! A price table: rules from parameters alone, so that an analyst changes prices without programming.
 //!
-//! What is written ([`written`]) is validated and compiled ([`compiled`]) once for each plan version; an evaluation
+//! What is written (`written`) is validated and compiled (`compiled`) once for each plan version; an evaluation
 //! walks the compiled rules.
 
 mod clock;
@@ -189,5 +189,34 @@ mod tests {
         );
         let one = r#"{"matching": "all", "rules": [{"code": "a", "label": "A", "rate": "0.1"}]}"#;
         assert_eq!(narrowed(one), (String::new(), "a".to_owned()));
+    }
+
+    #[test]
+    fn a_table_is_bounded() {
+        let refusals = |rules: usize, values: usize| {
+            let values: Vec<String> = (0..values).map(|value| format!(r#""v{value}""#)).collect();
+            let rule = |number| {
+                let when = format!(
+                    r#"{{"workload.image": [{}], "line.gpu_count": {{"above": "{number}"}}}}"#,
+                    values.join(",")
+                );
+                format!(r#"{{"code": "r{number}", "label": "R", "when": {when}, "rate": "0"}}"#)
+            };
+            let rules: Vec<String> = (0..rules).map(rule).collect();
+            let json = format!(r#"{{"matching": "first", "rules": [{}]}}"#, rules.join(","));
+            let told = POLICY.configure(&json).err().unwrap_or_default();
+            told.into_iter().map(|refusal| refusal.code).collect::<Vec<_>>()
+        };
+        assert_eq!(refusals(100, 8), Vec::<String>::new());
+        assert_eq!(refusals(101, 1), ["too_many_rules"]);
+        assert_eq!(refusals(1, 998), Vec::<String>::new());
+        assert_eq!(refusals(1, 999), ["too_many_values"]);
+    }
+
+    #[test]
+    fn what_is_wrong_all_over_is_told_a_hundred_times() {
+        let rules = vec![r#"{"code": "A", "rate": "20"}"#; 90].join(",");
+        let told = POLICY.configure(&format!(r#"{{"matching": "all", "rules": [{rules}]}}"#)).unwrap_err();
+        assert_eq!(told.len(), 100);
     }
 }

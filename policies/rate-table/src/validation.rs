@@ -12,6 +12,8 @@ use crate::written::{RateTable, Rule};
 const MAX_TOLD: usize = 100;
 /// Bounded, so that a table that passes costs a fraction of an evaluation's fuel.
 const MAX_RULES: usize = 100;
+/// Facts and values that all rules name together, for the same reason.
+const MAX_NAMED: usize = 1000;
 /// Characters of a code. With `_fee` it is well within what the host takes.
 const MAX_CODE: usize = 64;
 
@@ -46,6 +48,12 @@ pub(crate) fn validate(table: &RateTable) -> Vec<Refusal> {
             findings.wrong("/rules", "too_many_rules", format!("a table has at most {MAX_RULES} rules, not {count}"));
         }
         _ => {}
+    }
+    let conditions = table.rules.iter().flat_map(|rule| rule.when.iter().flatten());
+    let named: usize = conditions.map(|(_, wanted)| 1 + wanted.values().len()).sum();
+    if named > MAX_NAMED {
+        let detail = format!("a table names at most {MAX_NAMED} facts and values in all, not {named}");
+        findings.wrong("/rules", "too_many_values", detail);
     }
     for (index, rule) in table.rules.iter().take(MAX_RULES).enumerate() {
         let place = Place { rule, index };

@@ -36,6 +36,16 @@ parameters! {
     }
 }
 
+impl Wanted {
+    /// All that it names.
+    pub(crate) fn values(&self) -> &[String] {
+        match self {
+            Self::OneOf(values) => values,
+            Self::Test(test) => test.other_than.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for Wanted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Reader)

@@ -33,11 +33,13 @@ fn a_step_by_rules_costs_a_few_times_a_coded_one() {
 /// The largest table, of which only the last rule matches: an activation would be refused above a quarter of the limit.
 #[test]
 fn a_hundred_rules_stay_far_below_the_limit() {
+    // With `line.market` and its value ten names a rule, and nearly as many in all as a table may have.
+    let images = |number: usize| (0..7).map(|image| format!("image-{number}-{image}")).collect::<Vec<_>>();
     let mut rules: Vec<serde_json::Value> = (0..99)
         .map(|number| {
             serde_json::json!({
                 "code": format!("rule-{number}"), "label": "One of many", "reason": "a sentence that says why in some words",
-                "when": {"workload.image": [format!("a{number}"), format!("b{number}")], "line.market": "spot"},
+                "when": {"workload.image": images(number), "line.market": "spot"},
                 "graduated": [{"up_to": "10", "unit_price": "1.5"}, {"unit_price": "1.25"}],
             })
         })
