@@ -36,8 +36,12 @@ fn catalog() -> Catalog {
 }
 
 impl Bench {
-    /// W1 with `lines` equal lines.
+    /// W1 with `lines` equal lines, under the coded policies.
     fn of(catalog: &Catalog, lines: usize) -> Self {
+        Self::under(catalog, "gpu-standard", lines)
+    }
+
+    fn under(catalog: &Catalog, plan: &str, lines: usize) -> Self {
         let body = std::fs::read_to_string(root().join("fixtures/requests/w1.json")).unwrap();
         let mut body: serde_json::Value = serde_json::from_str(&body).unwrap();
         let item = body["items"][0].clone();
@@ -47,6 +51,7 @@ impl Bench {
             item
         });
         body["items"] = items.collect();
+        body["plan"] = plan.into();
         let accepted = Intake::new().unwrap().read(body.to_string().as_bytes()).unwrap();
         let now = "2026-12-01T00:00:00Z".parse().unwrap();
         let resolved = catalog.resolve(&accepted.request, now).unwrap();
@@ -96,29 +101,32 @@ fn steady(keys: &[farebox_pricing::usage::StatKey]) -> Observation {
     }
 }
 
+/// The same prices by code and by rules: `gpu-standard`, and `gpu-standard-table` of `rate-table` alone.
 fn six_steps(criterion: &mut Criterion) {
     let catalog = catalog();
     let mut group = criterion.benchmark_group("six-step plan");
-    for lines in [1, 4, 20] {
-        let bench = Bench::of(&catalog, lines);
-        if lines == 1 {
-            assert_eq!(bench.price(&mut Session::new(&bench.policies)), "9300.10");
-            assert_eq!(bench.price(&mut bench.twin()), "9300.10");
-        }
-        group.bench_function(format!("sandboxed, {lines} lines"), |timer| {
-            timer.iter(|| black_box(bench.price(&mut Session::new(&bench.policies))));
-        });
-        let memo = Memo::new(MemoLimits::standard());
-        group.bench_function(format!("memo, {lines} lines"), |timer| {
-            timer.iter(|| {
-                let session = Session::new(&bench.policies);
-                black_box(bench.price(&mut Memoized::new(&bench.policies, &memo, session)))
+    for (plan, suffix) in [("gpu-standard", ""), ("gpu-standard-table", ", by rules")] {
+        for lines in [1, 4, 20] {
+            let bench = Bench::under(&catalog, plan, lines);
+            if lines == 1 {
+                assert_eq!(bench.price(&mut Session::new(&bench.policies)), "9300.10");
+                assert_eq!(bench.price(&mut bench.twin()), "9300.10");
+            }
+            group.bench_function(format!("sandboxed, {lines} lines{suffix}"), |timer| {
+                timer.iter(|| black_box(bench.price(&mut Session::new(&bench.policies))));
             });
-        });
-        let mut twin = bench.twin();
-        group.bench_function(format!("native twin, {lines} lines"), |timer| {
-            timer.iter(|| black_box(bench.price(&mut twin)));
-        });
+            let memo = Memo::new(MemoLimits::standard());
+            group.bench_function(format!("memo, {lines} lines{suffix}"), |timer| {
+                timer.iter(|| {
+                    let session = Session::new(&bench.policies);
+                    black_box(bench.price(&mut Memoized::new(&bench.policies, &memo, session)))
+                });
+            });
+            let mut twin = bench.twin();
+            group.bench_function(format!("native twin, {lines} lines{suffix}"), |timer| {
+                timer.iter(|| black_box(bench.price(&mut twin)));
+            });
+        }
     }
 }
 

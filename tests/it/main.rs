@@ -19,6 +19,7 @@ mod lines;
 mod memo;
 mod openapi;
 mod quotes;
+mod rate_table;
 mod snapshots;
 mod tidy;
 mod twin;

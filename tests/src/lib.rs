@@ -13,13 +13,14 @@ use farebox_sdk::contract as sdk;
 use farebox_sdk::native::Policy;
 
 /// The policies that ship, natively.
-pub const POLICIES: [&Policy; 8] = [
+pub const POLICIES: [&Policy; 9] = [
     &base_factors::POLICY,
     &cart_adjustment::POLICY,
     &framework_premium::POLICY,
     &feature_surcharge::POLICY,
     &image_channel::POLICY,
     &isolation::POLICY,
+    &rate_table::POLICY,
     &session_plan::POLICY,
     &utilisation_adjustment::POLICY,
 ];
