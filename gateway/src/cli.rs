@@ -1,4 +1,4 @@
-//! The command line: `farebox serve`, `demo`, `check`, `policy build`.
+//! The command line: `farebox serve`, `demo`, `check`, `policy new|build|test|check`.
 //!
 //! Exit codes: 0 done, 1 an error that a sentence on stderr explains, 64 bad usage or configuration.
 
@@ -53,23 +53,10 @@ enum Command {
         #[arg(long, default_value = "target/policies")]
         policies: PathBuf,
     },
-    /// Work on policies.
+    /// Write policies: begin one, build it, test it, check it.
     Policy {
         #[command(subcommand)]
-        command: PolicyCommand,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum PolicyCommand {
-    /// Build policy crates into components, reproducibly: the same source gives the same bytes.
-    Build {
-        /// Directories of policy crates.
-        #[arg(required = true)]
-        crates: Vec<PathBuf>,
-        /// Where <name>.wasm goes.
-        #[arg(long, default_value = "target/policies")]
-        out: PathBuf,
+        command: policy::PolicyCommand,
     },
 }
 
@@ -114,7 +101,7 @@ pub fn run() -> ExitCode {
         Command::Serve { config } => serve::run(config.as_deref()),
         Command::Demo { listen, data, policies } => demo::run(listen, data, policies),
         Command::Check { data, policies } => check::run(&data, &policies),
-        Command::Policy { command: PolicyCommand::Build { crates, out } } => policy::build(&crates, &out),
+        Command::Policy { command } => policy::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,9 +8,11 @@
     reason = "a test that meets the unexpected ends there"
 )]
 
+mod authoring;
 mod bad_input;
 mod cases;
 mod contract;
+mod first_policy;
 mod harness;
 mod openapi;
 mod quotes;

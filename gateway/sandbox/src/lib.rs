@@ -27,7 +27,7 @@ pub use limits::{Counts, Limits};
 pub use load_error::LoadError;
 pub use policy::{ConfigureError, ConfiguredPolicy, Policy};
 pub use sandbox::{Sandbox, SandboxError};
-pub use session::Session;
+pub use session::{Measured, Session};
 pub use wrapping::componentize;
 
 #[cfg(test)]
