@@ -220,9 +220,8 @@ fn without_costs(recording: &str) -> String {
         if !is_cost(line) {
             return format!("{line}\n");
         }
-        let kept = line
-            .split_whitespace()
-            .filter(|word| word.chars().all(|letter| letter.is_ascii_alphabetic() || letter == '@'));
+        let is_word = |word: &&str| word.chars().all(|letter| letter.is_ascii_alphabetic() || "_@-".contains(letter));
+        let kept = line.split_whitespace().filter(is_word);
         format!("{}\n", kept.collect::<Vec<_>>().join(" "))
     });
     lines.collect()

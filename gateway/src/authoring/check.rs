@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_no_policy_is_told_in_one_error() {
         let sandbox = Sandbox::new(Limits::standard()).unwrap();
-        for (bytes, what) in [(&b"(module)"[..], "module"), (b"", "module"), (b"\0asm\x01\0\0\0", "module")] {
+        for (bytes, what) in [(&b"(module)"[..], "module"), (b"", "module"), (b"\0asm\x01\0\0\0", "contract")] {
             let report = check(&sandbox, bytes, None);
             assert_eq!((report.count(Level::Error), report.checks.len()), (1, 1), "{report:?}");
             assert_eq!(report.checks[0].what, what);

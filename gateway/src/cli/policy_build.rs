@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use farebox_sandbox::{LoadError, componentize};
+use farebox_sandbox::{Limits, LoadError, Sandbox, componentize};
 use sha2::{Digest as _, Sha256};
 
 pub use native::{NativeRun, run_native_tests};
@@ -61,7 +61,7 @@ pub enum BuildError {
     Compile { output: String },
     #[error("package `{name}` makes no WebAssembly module; give it `[lib] crate-type = [\"cdylib\", \"rlib\"]`")]
     NoModule { name: String },
-    #[error("policy `{name}` is no policy: it does not wrap as a component")]
+    #[error("`{name}` is no policy")]
     Wrap { name: String, source: LoadError },
     #[error("`{}` would be overwritten by its own component; choose another folder with `--out`", .file.display())]
     Itself { file: PathBuf },
@@ -193,6 +193,7 @@ fn has_target(workspace: &Path) -> bool {
 }
 
 fn wrap(source: Source, modules: &BTreeMap<String, PathBuf>, out: &Path) -> Result<BuiltPolicy, BuildError> {
+    let is_foreign = matches!(source, Source::Module { .. });
     let (name, module) = match source {
         Source::Module { name, file } => (name, Some(file)),
         Source::Package(package) => {
@@ -206,13 +207,21 @@ fn wrap(source: Source, modules: &BTreeMap<String, PathBuf>, out: &Path) -> Resu
         return Err(BuildError::Itself { file });
     }
     let core = fs::read(&module).map_err(|source| BuildError::File { file: module, source })?;
-    let component = match componentize(&core) {
+    let component = match component(&core, is_foreign) {
         Ok(component) => component,
         Err(source) => return Err(BuildError::Wrap { name, source }),
     };
     write(&file, &component)?;
     let sha256 = Sha256::digest(&component).iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(BuiltPolicy { name, file, bytes: component.len(), sha256 })
+}
+
+/// What the SDK builds is a policy if it wraps; what comes from elsewhere is loaded once to see.
+fn component(core: &[u8], is_foreign: bool) -> Result<Vec<u8>, LoadError> {
+    if is_foreign && let Ok(sandbox) = Sandbox::new(Limits::standard()) {
+        sandbox.load(core)?;
+    }
+    componentize(core)
 }
 
 /// Under another name first: whoever loads the folder meanwhile finds the old component or the new one, whole.
