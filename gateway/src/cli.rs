@@ -1,4 +1,4 @@
-//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy build`. `docs/cli.md` is its manual.
+//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy new|build|test|check`. `docs/cli.md` is its manual.
 //!
 //! What was asked for goes to stdout; errors and warnings go to stderr, as sentences. `exit` has the exit codes.
 
@@ -63,23 +63,10 @@ enum Command {
     Quote(Box<quote::Options>),
     /// Load everything in a data directory, tell every problem, and exit.
     Check(check::Options),
-    /// Work on policies.
+    /// Write policies: begin one, build it, test it, check it.
     Policy {
         #[command(subcommand)]
-        command: PolicyCommand,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum PolicyCommand {
-    /// Build policy crates into components, reproducibly: the same source gives the same bytes.
-    Build {
-        /// Directories of policy crates.
-        #[arg(required = true)]
-        crates: Vec<PathBuf>,
-        /// Where <name>.wasm goes.
-        #[arg(long, default_value = "target/policies")]
-        out: PathBuf,
+        command: policy::PolicyCommand,
     },
 }
 
@@ -154,7 +141,7 @@ pub fn run() -> ExitCode {
         Command::Demo { listen, data, policies } => demo::run(listen, data, policies),
         Command::Quote(options) => quote::run(&options),
         Command::Check(options) => check::run(&options),
-        Command::Policy { command: PolicyCommand::Build { crates, out } } => policy::build(&crates, &out),
+        Command::Policy { command } => policy::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@
 
 mod api;
 pub mod app;
+pub mod authoring;
 pub mod catalog;
 mod causes;
 pub mod cli;

@@ -5,7 +5,8 @@
 //! ```
 //! A case has a `context` and an `outcome` or a `refusal`; or no context and the `refusals` of `configure`. Contract
 //! types are spelt as in [`contract`](crate::contract): decimals as strings, what is absent left out.
-//! `UPDATE_CASES=1` writes what the policy says into the files; a person reads the difference.
+//! `UPDATE_CASES=1` writes what the policy says into the files; a person reads the difference. With `CASE_ANSWERS=DIR`
+//! the answers go to `DIR/<policy>.json` for `farebox policy test`, which judges them itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,11 +30,14 @@ pub struct Case {
     pub expected: Option<Answer>,
 }
 
-/// How a case ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How a case ends. Its JSON is the member of a case file that says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Answer {
+    #[serde(rename = "outcome")]
     Priced(Outcome),
+    #[serde(rename = "refusal")]
     Refused(Refusal),
+    #[serde(rename = "refusals")]
     Misconfigured(Vec<Refusal>),
 }
 
@@ -120,15 +124,22 @@ pub fn answer(policy: &Policy, case: &Case) -> Answer {
 #[expect(clippy::panic, reason = "an assertion, called from tests")]
 #[expect(
     clippy::disallowed_methods,
-    reason = "UPDATE_CASES is the switch of a test run, not configuration of a product"
+    reason = "UPDATE_CASES and CASE_ANSWERS are switches of a test run, not configuration of a product"
 )]
 pub fn golden_cases(policy: &Policy) {
     let update = std::env::var_os("UPDATE_CASES").is_some_and(|value| value == "1");
+    let answers = std::env::var_os("CASE_ANSWERS");
     let cases = match load_cases(&Path::new(policy.directory()).join("cases")) {
         Ok(cases) => cases,
         Err(error) => panic!("{error}"),
     };
     let mut wrong = Vec::new();
+    if let Some(directory) = answers {
+        if let Err(error) = hand_over(policy, &cases, update, Path::new(&directory)) {
+            panic!("the answers cannot be handed over: {error}");
+        }
+        return;
+    }
     for case in cases {
         let said = answer(policy, &case);
         wrong.extend(undeclared(policy, &case, &said).into_iter().map(|what| format!("{}: {what}", case.name)));
@@ -146,6 +157,40 @@ pub fn golden_cases(policy: &Policy) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// What a policy's crate says natively, for whoever runs the same in a sandbox.
+#[derive(Serialize)]
+struct Answers {
+    manifest: Manifest,
+    cases: Vec<CaseAnswer>,
+}
+
+#[derive(Serialize)]
+struct CaseAnswer {
+    name: String,
+    /// `None` where the parameters are refused.
+    configuration: Option<Configuration>,
+    answer: Answer,
+}
+
+fn hand_over(
+    policy: &Policy,
+    cases: &[Case],
+    update: bool,
+    directory: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut answers = Answers { manifest: policy.describe(), cases: Vec::with_capacity(cases.len()) };
+    for case in cases {
+        let said = answer(policy, case);
+        if update && case.expected.as_ref() != Some(&said) {
+            rewrite(case, said.clone())?;
+        }
+        let configuration = policy.configure(&case.parameters).ok();
+        answers.cases.push(CaseAnswer { name: case.name.clone(), configuration, answer: said });
+    }
+    let file = directory.join(format!("{}.json", answers.manifest.name));
+    Ok(fs::write(file, serde_json::to_vec(&answers)?)?)
 }
 
 fn rewrite(case: &Case, said: Answer) -> Result<(), BadCase> {

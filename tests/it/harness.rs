@@ -31,7 +31,7 @@ pub fn policies() -> &'static Path {
         let crates: Vec<PathBuf> =
             std::fs::read_dir(root().join("policies")).unwrap().map(|entry| entry.unwrap().path()).collect();
         let cargo_home = farebox::config::cargo_home();
-        let toolchain = policy_build::Toolchain { workspace: &root(), cargo_home: &cargo_home };
+        let toolchain = policy_build::Toolchain { cargo_home: &cargo_home, target_dir: None };
         policy_build::build(toolchain, &crates, &out)
             .unwrap_or_else(|error| panic!("the policies do not build: {error}"));
         out

@@ -8,11 +8,13 @@
     reason = "a test that meets the unexpected ends there"
 )]
 
+mod authoring;
 mod bad_input;
 mod cases;
 mod cli;
 mod code_cache;
 mod contract;
+mod first_policy;
 mod harness;
 mod hostile;
 mod lines;

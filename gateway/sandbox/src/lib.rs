@@ -31,7 +31,7 @@ pub use load_error::LoadError;
 pub use memo::{Memo, MemoCounters, MemoLimits, Memoized};
 pub use policy::{ConfigureError, ConfiguredPolicy, Policy};
 pub use sandbox::{Sandbox, SandboxError};
-pub use session::Session;
+pub use session::{Measured, Session};
 pub use wrapping::componentize;
 
 #[cfg(test)]

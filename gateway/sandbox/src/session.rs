@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farebox_pricing::policy::{Context, Evaluation, Fault, Halt, RunPolicy};
+use farebox_pricing::policy::{Context, Evaluation, Fault, Halt, Outcome, Refusal, RunPolicy};
 use wasmtime::Store;
 
 use crate::bindings as wire;
@@ -10,7 +10,7 @@ use crate::guard::Guard;
 use crate::passing;
 use crate::policy::ConfiguredPolicy;
 use crate::receiving::Reader;
-use crate::run::call;
+use crate::run::{Spent, call};
 use crate::sandbox::{Host, INSTANCES_PER_STORE};
 
 /// Runs the steps of one quote, each evaluation in an instance of its own.
@@ -32,6 +32,15 @@ struct Rented {
     instances: u32,
 }
 
+/// What an evaluation said, priced or refused, and what that cost; as in [`Evaluation`].
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub answer: Result<Outcome, Refusal>,
+    pub fuel: u64,
+    pub memory_bytes: u64,
+    pub nanoseconds: u64,
+}
+
 impl<'a> Session<'a> {
     /// `steps`: the plan's policies, by step index.
     pub fn new(steps: &'a [ConfiguredPolicy]) -> Self {
@@ -46,12 +55,14 @@ impl<'a> Session<'a> {
             None => Rented { host: Arc::clone(host), store: host.store(), instances: 0 },
         }
     }
-}
 
-impl RunPolicy for Session<'_> {
-    fn evaluate(&mut self, step: usize, context: &Context<'_>) -> Result<Evaluation, Halt> {
+    /// Evaluates a step, and tells the cost of a refusal too: an author wants to know it, a quote does not.
+    ///
+    /// # Errors
+    /// The fault, where there is no answer.
+    pub fn measure(&mut self, step: usize, context: &Context<'_>) -> Result<Measured, Fault> {
         let Some(configured) = self.steps.get(step) else {
-            return Err(Halt::Faulted(Fault::violation(format!("the plan has no step {step}"))));
+            return Err(Fault::violation(format!("the plan has no step {step}")));
         };
         let program = configured.policy().program();
         let limits = &program.host.limits;
@@ -66,20 +77,24 @@ impl RunPolicy for Session<'_> {
                 parameters,
                 limits.evaluate(),
             )
-        })
-        .map_err(Halt::Faulted)?;
+        })?;
         rented.instances = rented.instances.saturating_add(1);
         self.rented = Some(rented);
         let reader = Reader(&limits.counts);
-        match answer {
-            Ok(outcome) => Ok(Evaluation {
-                outcome: reader.outcome(outcome).map_err(Halt::Faulted)?,
-                fuel: spent.fuel,
-                memory_bytes: spent.memory_bytes,
-                nanoseconds: spent.nanoseconds,
-                reused: false,
-            }),
-            Err(refusal) => Err(Halt::Refused(reader.refusal(refusal).map_err(Halt::Faulted)?)),
-        }
+        let answer = match answer {
+            Ok(outcome) => Ok(reader.outcome(outcome)?),
+            Err(refusal) => Err(reader.refusal(refusal)?),
+        };
+        let Spent { fuel, memory_bytes, nanoseconds } = spent;
+        Ok(Measured { answer, fuel, memory_bytes, nanoseconds })
+    }
+}
+
+impl RunPolicy for Session<'_> {
+    fn evaluate(&mut self, step: usize, context: &Context<'_>) -> Result<Evaluation, Halt> {
+        let Measured { answer, fuel, memory_bytes, nanoseconds } =
+            self.measure(step, context).map_err(Halt::Faulted)?;
+        let outcome = answer.map_err(Halt::Refused)?;
+        Ok(Evaluation { outcome, fuel, memory_bytes, nanoseconds, reused: false })
     }
 }

@@ -39,7 +39,7 @@ fn policies() -> &'static Path {
         // A directory of its own, made anew: whatever else lies in target/policies is none of this test's business.
         let out = root.join("target/policies-of-catalog-tests");
         let _ = fs::remove_dir_all(&out);
-        let toolchain = Toolchain { workspace: &root, cargo_home: &config::cargo_home() };
+        let toolchain = Toolchain { cargo_home: &config::cargo_home(), target_dir: None };
         policy_build::build(toolchain, &packages, &out).unwrap_or_else(|error| panic!("{error}"));
         out
     })

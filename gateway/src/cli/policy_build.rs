@@ -4,13 +4,20 @@
 //! nothing of the machine's own compiler flags gets in. The environment is the caller's business: what must be known of
 //! it comes in as [`Toolchain`].
 
-use std::collections::BTreeMap;
+mod native;
+mod package;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use farebox_sandbox::{LoadError, componentize};
-use serde::Deserialize;
+use farebox_sandbox::{Limits, LoadError, Sandbox, componentize};
+use sha2::{Digest as _, Sha256};
+
+pub use native::{NativeRun, run_native_tests};
+pub use package::Package;
+use package::{Workspace, cargo, complaint, package_name};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "policy";
@@ -22,27 +29,29 @@ const STACK_BYTES: u32 = 16 * 1024;
 /// Where things lie on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Toolchain<'a> {
-    /// The root of the Cargo workspace that holds the policies; it defines the profile `policy`.
-    pub workspace: &'a Path,
     /// Where Cargo keeps registry sources, `~/.cargo` by default.
     pub cargo_home: &'a Path,
+    /// Where all workspaces build, if not each in a `target` of its own.
+    pub target_dir: Option<&'a Path>,
 }
 
 /// A component on disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct BuiltPolicy {
-    /// The package's name, which is the policy's.
+    /// The package's name, which is the policy's; of a module its file's.
     pub name: String,
     pub file: PathBuf,
     /// Size of the component, in bytes.
     pub bytes: usize,
+    /// Of the component, as 64 hex digits.
+    pub sha256: String,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     #[error("`{}` is no package of a policy; name a directory with a `Cargo.toml`", .directory.display())]
     NoPackage { directory: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("two packages are named `{name}`; a policy's name is its address, so rename one")]
+    #[error("two policies are named `{name}`; a policy's name is its address, so rename one")]
     SameName { name: String },
     #[error("`cargo` does not start; install Rust from rustup.rs")]
     NoCargo(#[source] std::io::Error),
@@ -52,79 +61,115 @@ pub enum BuildError {
     Compile { output: String },
     #[error("package `{name}` makes no WebAssembly module; give it `[lib] crate-type = [\"cdylib\", \"rlib\"]`")]
     NoModule { name: String },
-    #[error("policy `{name}` is no policy: it does not wrap as a component")]
+    #[error("`{name}` is no policy")]
     Wrap { name: String, source: LoadError },
+    #[error("`{}` would be overwritten by its own component; choose another folder with `--out`", .file.display())]
+    Itself { file: PathBuf },
     #[error("`{}` cannot be read or written", .file.display())]
     File { file: PathBuf, source: std::io::Error },
 }
 
-/// The part of a `Cargo.toml` that is needed here.
-#[derive(Deserialize)]
-struct PackageFile {
-    package: Package,
+/// What becomes a component.
+#[derive(Clone, Debug)]
+enum Source {
+    Package(Package),
+    /// A core module that was compiled elsewhere, or a component.
+    Module {
+        name: String,
+        file: PathBuf,
+    },
 }
 
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-}
-
-/// Builds the packages in the directories `packages` (members of the workspace) into `<out>/<name>.wasm`, in that order.
-/// Cargo's output is shown only on failure, within [`BuildError::Compile`].
-pub fn build(toolchain: Toolchain<'_>, packages: &[PathBuf], out: &Path) -> Result<Vec<BuiltPolicy>, BuildError> {
-    let mut names: Vec<String> = Vec::new();
-    for directory in packages {
-        let name = package_name(directory)?;
-        if names.contains(&name) {
-            return Err(BuildError::SameName { name });
+impl Source {
+    fn find(input: &Path) -> Result<Self, BuildError> {
+        if input.is_file() && input.extension().is_some_and(|extension| extension == "wasm") {
+            let name = input.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            return Ok(Self::Module { name, file: input.to_owned() });
         }
-        names.push(name);
+        Package::find(input).map(Self::Package)
     }
-    let modules = compile(toolchain, &names)?;
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Package(package) => &package.name,
+            Self::Module { name, .. } => name,
+        }
+    }
+}
+
+/// Builds `inputs`, directories of packages and files of core modules, into `<out>/<name>.wasm`, in that order. Cargo's
+/// output is shown only on failure, within [`BuildError::Compile`].
+///
+/// # Errors
+/// The first thing that stands in the way. Nothing is written unless everything compiles.
+pub fn build(toolchain: Toolchain<'_>, inputs: &[PathBuf], out: &Path) -> Result<Vec<BuiltPolicy>, BuildError> {
+    let mut names = BTreeSet::new();
+    let mut sources = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let source = Source::find(input)?;
+        if !names.insert(source.name().to_owned()) {
+            return Err(BuildError::SameName { name: source.name().to_owned() });
+        }
+        sources.push(source);
+    }
+    let modules = compile_all(toolchain, &sources)?;
     fs::create_dir_all(out).map_err(|source| BuildError::File { file: out.to_owned(), source })?;
-    names.into_iter().map(|name| wrap(name, &modules, out)).collect()
+    sources.into_iter().map(|source| wrap(source, &modules, out)).collect()
 }
 
-fn package_name(directory: &Path) -> Result<String, BuildError> {
-    let no_package = |source| BuildError::NoPackage { directory: directory.to_owned(), source };
-    let text = fs::read_to_string(directory.join("Cargo.toml")).map_err(|error| no_package(error.into()))?;
-    let file: PackageFile = toml::from_str(&text).map_err(|error| no_package(error.into()))?;
-    Ok(file.package.name)
+/// Workspace by workspace. Gives each package's core module.
+fn compile_all(toolchain: Toolchain<'_>, sources: &[Source]) -> Result<BTreeMap<String, PathBuf>, BuildError> {
+    let mut by_workspace: BTreeMap<&Path, Vec<&str>> = BTreeMap::new();
+    for source in sources {
+        if let Source::Package(package) = source {
+            by_workspace.entry(&package.workspace).or_default().push(&package.name);
+        }
+    }
+    let mut modules = BTreeMap::new();
+    for (root, names) in by_workspace {
+        let workspace = Workspace::read(root, toolchain)?;
+        modules.extend(compile(toolchain, &workspace, &names)?);
+    }
+    Ok(modules)
 }
 
-/// All packages in one run, so that Cargo can build them side by side. Gives each package's core module.
-fn compile(toolchain: Toolchain<'_>, names: &[String]) -> Result<BTreeMap<String, PathBuf>, BuildError> {
-    let target_dir = toolchain.workspace.join("target").join("policies-build");
-    let mut cargo = Command::new("cargo");
+/// All packages of a workspace in one run, so that Cargo can build them side by side.
+fn compile(
+    toolchain: Toolchain<'_>,
+    workspace: &Workspace,
+    names: &[&str],
+) -> Result<BTreeMap<String, PathBuf>, BuildError> {
+    let mut cargo = cargo(&workspace.root);
     cargo
-        .current_dir(toolchain.workspace)
         .args(["build", "--profile", PROFILE, "--target", TARGET, "--message-format", "json-render-diagnostics"])
         .arg("--target-dir")
-        .arg(target_dir)
-        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(toolchain))
-        .stdin(Stdio::null());
+        .arg(&workspace.target_dir)
+        .env("CARGO_ENCODED_RUSTFLAGS", rust_flags(toolchain, workspace));
     for name in names {
         cargo.args(["--package", name]);
     }
     let output = cargo.output().map_err(BuildError::NoCargo)?;
     if !output.status.success() {
-        if !has_target(toolchain.workspace) {
+        if !has_target(&workspace.root) {
             return Err(BuildError::NoTarget);
         }
-        return Err(BuildError::Compile { output: String::from_utf8_lossy(&output.stderr).trim_end().to_owned() });
+        return Err(BuildError::Compile { output: complaint(&output) });
     }
     Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(module).collect())
 }
 
-/// Separated by the unit separator, so that paths may contain spaces. They replace all other sources of flags.
-fn rust_flags(toolchain: Toolchain<'_>) -> String {
+/// Separated by the unit separator, so that paths may contain spaces. They replace all other sources of flags. Of two
+/// prefixes that fit, the later one counts.
+fn rust_flags(toolchain: Toolchain<'_>, workspace: &Workspace) -> String {
     let remap = |path: &Path, name: &str| format!("--remap-path-prefix={}={name}", path.display());
-    [
+    let mut flags = vec![
         format!("-Clink-arg=-zstack-size={STACK_BYTES}"),
         remap(toolchain.cargo_home, "/cargo"),
-        remap(toolchain.workspace, "/policies"),
-    ]
-    .join("\u{1f}")
+        remap(&workspace.root, "/policies"),
+        remap(&workspace.target_dir, "/target"),
+    ];
+    flags.extend(workspace.outside.iter().map(|(name, path)| remap(path, &format!("/{name}"))));
+    flags.join("\u{1f}")
 }
 
 /// The module that a line of Cargo's JSON announces: its library's name with `-` for `_`, as packages are named.
@@ -147,16 +192,46 @@ fn has_target(workspace: &Path) -> bool {
     Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir()
 }
 
-fn wrap(name: String, modules: &BTreeMap<String, PathBuf>, out: &Path) -> Result<BuiltPolicy, BuildError> {
-    let Some(module) = modules.get(&name) else { return Err(BuildError::NoModule { name }) };
-    let core = fs::read(module).map_err(|source| BuildError::File { file: module.clone(), source })?;
-    let component = match componentize(&core) {
+fn wrap(source: Source, modules: &BTreeMap<String, PathBuf>, out: &Path) -> Result<BuiltPolicy, BuildError> {
+    let is_foreign = matches!(source, Source::Module { .. });
+    let (name, module) = match source {
+        Source::Module { name, file } => (name, Some(file)),
+        Source::Package(package) => {
+            let module = modules.get(&package.name).cloned();
+            (package.name, module)
+        }
+    };
+    let Some(module) = module else { return Err(BuildError::NoModule { name }) };
+    let file = out.join(format!("{name}.wasm"));
+    if file.canonicalize().is_ok_and(|file| Some(file) == module.canonicalize().ok()) {
+        return Err(BuildError::Itself { file });
+    }
+    let core = fs::read(&module).map_err(|source| BuildError::File { file: module, source })?;
+    let component = match component(&core, is_foreign) {
         Ok(component) => component,
         Err(source) => return Err(BuildError::Wrap { name, source }),
     };
-    let file = out.join(format!("{name}.wasm"));
-    fs::write(&file, &component).map_err(|source| BuildError::File { file: file.clone(), source })?;
-    Ok(BuiltPolicy { name, file, bytes: component.len() })
+    write(&file, &component)?;
+    let sha256 = Sha256::digest(&component).iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(BuiltPolicy { name, file, bytes: component.len(), sha256 })
+}
+
+/// What the SDK builds is a policy if it wraps; what comes from elsewhere is loaded once to see.
+fn component(core: &[u8], is_foreign: bool) -> Result<Vec<u8>, LoadError> {
+    if is_foreign && let Ok(sandbox) = Sandbox::new(Limits::standard()) {
+        sandbox.load(core)?;
+    }
+    componentize(core)
+}
+
+/// Under another name first: whoever loads the folder meanwhile finds the old component or the new one, whole.
+fn write(file: &Path, component: &[u8]) -> Result<(), BuildError> {
+    let unwritten = file.with_extension(format!("wasm-{}", std::process::id()));
+    let written = fs::write(&unwritten, component).and_then(|()| fs::rename(&unwritten, file));
+    written.map_err(|source| {
+        let _ = fs::remove_file(&unwritten);
+        BuildError::File { file: file.to_owned(), source }
+    })
 }
 
 #[cfg(test)]
@@ -180,8 +255,13 @@ mod tests {
 
     #[test]
     fn flags_survive_spaces_in_paths() {
-        let toolchain = Toolchain { workspace: Path::new("/a b/c"), cargo_home: Path::new("/h/.cargo") };
-        let flags = rust_flags(toolchain);
+        let toolchain = Toolchain { cargo_home: Path::new("/h/.cargo"), target_dir: None };
+        let workspace = Workspace {
+            root: PathBuf::from("/a b/c"),
+            target_dir: PathBuf::from("/a b/c/target/policies-build"),
+            outside: vec![("farebox-sdk".to_owned(), PathBuf::from("/f/sdk-wasm"))],
+        };
+        let flags = rust_flags(toolchain, &workspace);
         let flags: Vec<&str> = flags.split('\u{1f}').collect();
         assert_eq!(
             flags,
@@ -189,13 +269,9 @@ mod tests {
                 "-Clink-arg=-zstack-size=16384",
                 "--remap-path-prefix=/h/.cargo=/cargo",
                 "--remap-path-prefix=/a b/c=/policies",
+                "--remap-path-prefix=/a b/c/target/policies-build=/target",
+                "--remap-path-prefix=/f/sdk-wasm=/farebox-sdk",
             ]
         );
-    }
-
-    #[test]
-    fn a_directory_without_a_package_is_named() {
-        let error = package_name(Path::new("/nowhere/at/all")).unwrap_err();
-        assert!(error.to_string().contains("`/nowhere/at/all`"), "{error}");
     }
 }

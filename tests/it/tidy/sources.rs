@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("api", &["quoting", "intake", "catalog", "ledger", "serving", "telemetry"]),
     ("quoting", &["intake", "catalog", "ledger", "token"]),
     ("config", &["serving", "telemetry", "token"]),
+    ("authoring", &[]),
     ("intake", &[]),
     ("catalog", &[]),
     ("ledger", &[]),
