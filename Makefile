@@ -4,9 +4,11 @@ WASM_TARGET := wasm32-unknown-unknown
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FAREBOX := $(TARGET_DIR)/debug/farebox
 CARGO_DENY_VERSION := ^0.18
+SCHEMATHESIS_VERSION := 4.32.5
+SCHEMATHESIS_PORT := 8099
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench schemathesis policies farebox fmt wasm-target cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +27,9 @@ check: wasm-target cargo-deny ## formatting, lints, docs, licences
 
 bench: policies ## what the sandbox costs, beside the native twin (docs/performance.md)
 	cargo bench -p farebox-tests
+
+schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
+	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies

@@ -90,7 +90,6 @@ impl App {
             mirror: observed.mirror.counters(),
             quotes_kept: observed.quotes.count(),
             connections_refused: away.connections_refused(),
-            requests_timed_out: away.requests_timed_out(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
         let gateway = Gateway {
@@ -100,6 +99,8 @@ impl App {
             metrics: Arc::new(metrics),
             snapshot_schema: Arc::new(Schema::of::<WireSnapshot>()?),
             body_limit_bytes: config.http.body_limit_bytes,
+            bounds: config.http.bounds,
+            origins: Arc::new(config.http.origins.clone()),
             draining: Draining::default(),
         };
         let sweep_every = sweep_every(config.mirror.retention);
@@ -140,7 +141,6 @@ impl App {
         Service {
             router,
             too_many_connections: api::too_many_connections,
-            took_too_long: api::took_too_long,
             limits: self.serving,
             turned_away: Arc::clone(&self.turned_away),
         }

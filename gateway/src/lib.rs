@@ -23,6 +23,6 @@ mod ledger;
 mod quoting;
 pub mod schema;
 pub mod serving;
-mod telemetry;
+pub mod telemetry;
 mod token;
 mod workers;

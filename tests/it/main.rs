@@ -10,9 +10,16 @@
 
 mod bad_input;
 mod cases;
+mod catalogue;
+mod conformance;
 mod contract;
+mod documentation;
+mod edge;
 mod harness;
+mod log_of_run;
 mod openapi;
+mod operations;
+mod overload;
 mod quotes;
 mod snapshots;
 mod tidy;

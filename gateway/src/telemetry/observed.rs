@@ -16,8 +16,6 @@ pub(crate) struct Observed {
     pub quotes_kept: usize,
     /// Connections beyond the limit, since the start.
     pub connections_refused: u64,
-    /// Requests that were not answered in time, since the start.
-    pub requests_timed_out: u64,
 }
 
 pub(super) struct Collector<Observe>(Observe);
@@ -39,7 +37,7 @@ where
     Observe: Fn() -> Observed + Send + Sync + 'static,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Observed { mirror, quotes_kept, connections_refused, requests_timed_out } = (self.0)();
+        let Observed { mirror, quotes_kept, connections_refused } = (self.0)();
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
@@ -55,7 +53,6 @@ where
             ("mirror_snapshots_refused", "Snapshots refused because the mirror was full.", mirror.refused_full),
             ("mirror_readings_dropped", "Readings that could not be ones.", mirror.dropped_readings),
             ("http_connections_refused", "Connections beyond the limit.", connections_refused),
-            ("http_requests_timed_out", "Requests that were not answered in time.", requests_timed_out),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
