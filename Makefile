@@ -4,9 +4,11 @@ WASM_TARGET := wasm32-unknown-unknown
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 FAREBOX := $(TARGET_DIR)/debug/farebox
 CARGO_DENY_VERSION := ^0.18
+SCHEMATHESIS_VERSION := 4.32.5
+SCHEMATHESIS_PORT := 8099
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench throughput policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench throughput schemathesis policies farebox fmt wasm-target cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -29,6 +31,9 @@ bench: policies ## what the sandbox costs, beside the native twin (docs/performa
 throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/performance.md)
 	@which wrk >/dev/null || { echo "wrk is missing: apt-get install wrk" >&2; exit 1; }
 	cargo bench -p farebox-tests --bench throughput
+
+schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
+	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies

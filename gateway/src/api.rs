@@ -1,11 +1,17 @@
 //! The HTTP API: routes, wire shapes and problems. The only room, with `serving`, that knows HTTP.
 
 mod body;
+mod catalogue;
+mod docs;
+mod edge;
+mod etag;
+mod gzip;
 mod openapi;
 mod probes;
 mod problem;
 mod quotes;
 mod trace;
+mod trace_context;
 mod usage_snapshots;
 mod usage_view;
 mod wire;
@@ -14,14 +20,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::handler::Handler;
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use crate::clock::Clock;
 use crate::quoting::Road;
 use crate::schema::Schema;
+use crate::serving::{Bounds, Origins};
 use crate::telemetry::Metrics;
 use crate::workers::Workers;
 
@@ -38,6 +46,8 @@ pub(crate) struct Gateway {
     pub metrics: Arc<Metrics>,
     pub snapshot_schema: Arc<Schema>,
     pub body_limit_bytes: usize,
+    pub bounds: Bounds,
+    pub origins: Arc<Origins>,
     pub draining: Draining,
 }
 
@@ -57,47 +67,37 @@ impl Draining {
 
 /// Every route. `/metrics` is left out where it has a port of its own.
 pub(crate) fn router(gateway: Gateway, with_metrics: bool) -> Router {
-    let mut router = Router::new()
-        .route("/v1/quotes", post(quotes::create))
-        .route("/v1/quotes/{id}", get(quotes::read))
-        .route("/v1/usage-snapshots", post(usage_snapshots::apply))
-        .route("/healthz", get(probes::healthz))
-        .route("/readyz", get(probes::readyz))
-        .route("/openapi.json", get(openapi::document));
+    let bounded = Router::new()
+        .route("/v1/quotes", taking(quotes::create))
+        .route("/v1/quotes/{id}", reading(quotes::read))
+        .route("/v1/catalog", reading(catalogue::read))
+        .route("/v1/usage-snapshots", taking(usage_snapshots::apply));
+    // Whoever watches an overloaded gateway has to reach it: these wait for nothing and are not bounded.
+    let mut routes = edge::bounded(bounded, gateway.bounds, &gateway.metrics)
+        .route("/healthz", reading(probes::healthz))
+        .route("/readyz", reading(probes::readyz))
+        .route("/openapi.json", reading(openapi::document))
+        .merge(docs::routes());
     if with_metrics {
-        router = router.route("/metrics", get(probes::metrics));
+        routes = routes.route("/metrics", reading(probes::metrics));
     }
-    router
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(gateway.clone(), trace::trace))
-        .with_state(gateway)
+    whole(routes, gateway)
 }
 
 /// `/metrics` alone, for a port of its own.
 pub(crate) fn metrics_router(gateway: Gateway) -> Router {
-    Router::new()
-        .route("/metrics", get(probes::metrics))
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
-        .layer(from_fn_with_state(gateway.clone(), trace::trace))
-        .with_state(gateway)
+    whole(Router::new().route("/metrics", reading(probes::metrics)), gateway)
+}
+
+/// Routes with what surrounds them all.
+fn whole(routes: Router<Gateway>, gateway: Gateway) -> Router {
+    let routes = routes.fallback(no_such_route).method_not_allowed_fallback(no_such_method).with_state(gateway.clone());
+    edge::shared_with(routes, &gateway.origins).layer(from_fn_with_state(gateway, trace::trace))
 }
 
 /// The answer to a connection that is one too many.
 pub(crate) fn too_many_connections(uri: &Uri) -> Response {
-    outside_the_router(uri, &Problem::overloaded("too many connections; try again in a second"))
-}
-
-/// The answer to a request that was not answered in time.
-pub(crate) fn took_too_long(uri: &Uri) -> Response {
-    outside_the_router(uri, &Problem::overloaded("the request took too long; try again in a second"))
-}
-
-fn outside_the_router(uri: &Uri, problem: &Problem) -> Response {
-    let mut response = problem.clone().into_response();
-    problem.render(uri.path(), &trace::new_trace_id(), &mut response);
-    response
+    trace::untraced(&Problem::overloaded("too many connections; try again in a second"), uri.path())
 }
 
 async fn no_such_route(uri: Uri) -> Problem {
@@ -105,8 +105,23 @@ async fn no_such_route(uri: Uri) -> Problem {
     Problem::not_found(format!("there is nothing at `{path}`; /openapi.json lists what there is"))
 }
 
+/// The router adds `Allow`.
 async fn no_such_method(method: Method, uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
     let detail = format!("`{path}` does not take {method}; the `Allow` header says what it takes");
     Problem::invalid_as(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+/// What is read: `GET` and `HEAD`.
+fn reading<H: Handler<T, Gateway>, T: 'static>(handler: H) -> MethodRouter<Gateway> {
+    get(handler).options(async || allowing("GET,HEAD,OPTIONS"))
+}
+
+/// What takes a `POST`.
+fn taking<H: Handler<T, Gateway>, T: 'static>(handler: H) -> MethodRouter<Gateway> {
+    post(handler).options(async || allowing("POST,OPTIONS"))
+}
+
+fn allowing(methods: &'static str) -> Response {
+    (StatusCode::NO_CONTENT, [(header::ALLOW, methods)]).into_response()
 }

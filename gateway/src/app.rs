@@ -95,7 +95,6 @@ impl App {
             memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
             connections_refused: away.connections_refused(),
-            requests_timed_out: away.requests_timed_out(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
         let gateway = Gateway {
@@ -105,6 +104,8 @@ impl App {
             metrics: Arc::new(metrics),
             snapshot_schema: Arc::new(Schema::of::<WireSnapshot>()?),
             body_limit_bytes: config.http.body_limit_bytes,
+            bounds: config.http.bounds,
+            origins: Arc::new(config.http.origins.clone()),
             draining: Draining::default(),
         };
         let sweep_every = sweep_every(config.mirror.retention);
@@ -145,7 +146,6 @@ impl App {
         Service {
             router,
             too_many_connections: api::too_many_connections,
-            took_too_long: api::took_too_long,
             limits: self.serving,
             turned_away: Arc::clone(&self.turned_away),
         }

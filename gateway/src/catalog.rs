@@ -14,6 +14,7 @@ mod document;
 mod facts;
 mod files;
 mod findings;
+mod listing;
 mod plans;
 mod policies;
 mod price_books;
@@ -43,6 +44,7 @@ use policies::Policies;
 use shelf::Shelf;
 use wire::{WirePlan, WirePriceBook, WireTenant};
 
+pub use listing::{Listing, Offering, OfferingId, Selection};
 pub use problem::{CatalogProblem, Place};
 pub use resolve::{OfferError, OfferNote, Resolved};
 pub use tenants::Tenant;

@@ -24,10 +24,10 @@ use tracing::level_filters::LevelFilter;
 
 pub use error::{ConfigError, ConfigErrors, Place, Problem};
 
-use crate::serving;
+use crate::serving::{self, Bounds, Origins};
 use crate::telemetry::{LogFormat, LogSettings};
 use crate::token::TokenKeys;
-use rule::{address, duration, name, number, one_of, path};
+use rule::{address, duration, name, number, one_of, origins, path};
 use source::Source;
 
 /// Sandbox sessions beside the workers': trial quotes while a plan is being loaded.
@@ -79,9 +79,12 @@ pub struct Quotes {
     pub queue: usize,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http {
     pub body_limit_bytes: usize,
+    pub bounds: Bounds,
+    /// The web pages that may call.
+    pub origins: Origins,
     pub serving: serving::Limits,
 }
 
@@ -221,18 +224,28 @@ fn http(source: &mut Source<'_>) -> Http {
     let standard = serving::Limits::standard();
     let serving = serving::Limits {
         header_read_timeout: source.setting("http.header_read_timeout", &short, standard.header_read_timeout),
+        keep_alive_timeout: source.setting("http.keep_alive_timeout", &long, standard.keep_alive_timeout),
         body_read_timeout: source.setting("http.body_read_timeout", &short, standard.body_read_timeout),
-        request_timeout: source.setting("http.request_timeout", &long, standard.request_timeout),
         write_timeout: source.setting("http.write_timeout", &short, standard.write_timeout),
         max_connections: source.setting("http.max_connections", &number(1..=1_000_000), standard.max_connections),
         drain_timeout: source.setting("http.drain_timeout", &long, standard.drain_timeout),
     };
+    let usual = Bounds::standard();
+    let bounds = Bounds {
+        requests: source.setting("http.max_requests", &number(1..=1_000_000), usual.requests),
+        request_timeout: source.setting("http.request_timeout", &long, usual.request_timeout),
+    };
     // Else a body that never ends would be answered as our slowness, not as its sender's.
-    if serving.request_timeout <= serving.body_read_timeout {
+    if bounds.request_timeout <= serving.body_read_timeout {
         let problem = Problem::Order { longer: "http.request_timeout", shorter: "http.body_read_timeout" };
         source.report(Place::Whole, problem);
     }
-    Http { body_limit_bytes: source.setting("http.body_limit_bytes", &number(1 << 10..=64 << 20), 1 << 20), serving }
+    Http {
+        body_limit_bytes: source.setting("http.body_limit_bytes", &number(1 << 10..=64 << 20), 1 << 20),
+        bounds,
+        origins: source.setting("http.cors_origins", &origins(), Origins::None),
+        serving,
+    }
 }
 
 fn mirror(source: &mut Source<'_>) -> MirrorLimits {

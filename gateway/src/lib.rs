@@ -26,6 +26,6 @@ mod quoting;
 pub mod schema;
 pub mod serving;
 mod suggestion;
-mod telemetry;
+pub mod telemetry;
 mod token;
 mod workers;

@@ -1,6 +1,6 @@
 //! From a bound socket to the router and back: HTTP/1.1 with a limit on everything that a client can keep us waiting for.
 //!
-//! - A head that does not arrive in time, or an idle connection: closed.
+//! - A head that does not arrive in time, or a connection that is idle for too long: closed.
 //! - A body that does not end in time: its reader meets [`BodyTooSlow`], for the API to answer with a 4xx.
 //! - A client that does not take its answer, or goes away: closed, and its handler is dropped where it waits.
 //! - Connections beyond the limit: answered 503 at once, a bounded number at a time; beyond that closed unanswered.
@@ -8,7 +8,9 @@
 //! - A handler that panics ends its connection and no other.
 //! - On the stop signal the socket closes, what was accepted is answered, idle connections close; a deadline ends the rest.
 
+mod bounds;
 mod deadline_body;
+mod head_timeout;
 mod write_timeout;
 
 #[cfg(test)]
@@ -36,8 +38,10 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tower::Service as _;
 
+pub use bounds::{Bounds, Origins};
 pub use deadline_body::BodyTooSlow;
 use deadline_body::DeadlineBody;
+use head_timeout::{HeadTimeout, Turns};
 use write_timeout::WriteTimeout;
 
 /// Heads above this are answered 431.
@@ -56,12 +60,12 @@ const LAST_READS: Duration = Duration::from_millis(50);
 /// What one client may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the connection, or from the answer before, to the end of a request's head. An idle connection counts.
+    /// From the connection, or from the first byte of a further request, to the end of a request's head.
     pub header_read_timeout: Duration,
+    /// From an answer to the first byte of the next request.
+    pub keep_alive_timeout: Duration,
     /// From the end of the head to the end of the body.
     pub body_read_timeout: Duration,
-    /// From the end of the head to the answer's head; then 503.
-    pub request_timeout: Duration,
     /// For the client to take the next bytes of an answer.
     pub write_timeout: Duration,
     pub max_connections: usize,
@@ -84,7 +88,6 @@ pub type Refusal = fn(&Uri) -> Response;
 pub struct Service {
     pub router: Router,
     pub too_many_connections: Refusal,
-    pub took_too_long: Refusal,
     pub limits: Limits,
     /// May be shared between servers.
     pub turned_away: Arc<TurnedAway>,
@@ -94,7 +97,6 @@ pub struct Service {
 #[derive(Debug, Default)]
 pub struct TurnedAway {
     connections_refused: AtomicU64,
-    requests_timed_out: AtomicU64,
 }
 
 struct Server {
@@ -110,8 +112,8 @@ impl Limits {
     pub const fn standard() -> Self {
         Self {
             header_read_timeout: Duration::from_secs(5),
+            keep_alive_timeout: Duration::from_secs(60),
             body_read_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(15),
             write_timeout: Duration::from_secs(10),
             max_connections: 4096,
             drain_timeout: Duration::from_secs(20),
@@ -123,11 +125,6 @@ impl TurnedAway {
     /// Connections beyond the limit, answered or not.
     pub fn connections_refused(&self) -> u64 {
         self.connections_refused.load(Ordering::Relaxed)
-    }
-
-    /// Requests that were not answered within [`Limits::request_timeout`].
-    pub fn requests_timed_out(&self) -> u64 {
-        self.requests_timed_out.load(Ordering::Relaxed)
     }
 }
 
@@ -193,9 +190,13 @@ impl Server {
 
     fn spawn_connection(&mut self, stream: TcpStream, place: OwnedSemaphorePermit) {
         let (service, limits) = (self.service.clone(), self.service.limits);
-        let service = service_fn(move |request| answer(service.clone(), request));
-        let io = TokioIo::new(WriteTimeout::new(stream, limits.write_timeout));
-        let connection = http(limits.header_read_timeout).serve_connection(io, service);
+        let turns = Turns::default();
+        let stream = WriteTimeout::new(stream, limits.write_timeout);
+        let io = TokioIo::new(HeadTimeout::new(stream, limits.header_read_timeout, turns.clone()));
+        let service = service_fn(move |request| answer(service.clone(), turns.clone(), request));
+        // hyper has one limit for the wait for a head and for its arrival; the stream has the other.
+        let longest = limits.keep_alive_timeout.saturating_add(limits.header_read_timeout);
+        let connection = http(longest).serve_connection(io, service);
         let connection = self.graceful.watch(connection);
         self.tasks.spawn(async move {
             // How a client breaks off is its own business.
@@ -239,14 +240,13 @@ fn http(header_read_timeout: Duration) -> http1::Builder {
     builder
 }
 
-async fn answer(mut service: Service, request: Request<Incoming>) -> Result<Response, Infallible> {
-    let limits = service.limits;
-    let uri = request.uri().clone();
-    let request = request.map(|body| Body::new(DeadlineBody::new(body, limits.body_read_timeout)));
-    timeout(limits.request_timeout, service.router.call(request)).await.unwrap_or_else(|_| {
-        service.turned_away.requests_timed_out.fetch_add(1, Ordering::Relaxed);
-        Ok((service.took_too_long)(&uri))
-    })
+async fn answer(mut service: Service, turns: Turns, request: Request<Incoming>) -> Result<Response, Infallible> {
+    turns.pass();
+    let body_read_timeout = service.limits.body_read_timeout;
+    let request = request.map(|body| Body::new(DeadlineBody::new(body, body_read_timeout)));
+    let answer = service.router.call(request).await;
+    turns.pass();
+    answer
 }
 
 fn log_panic(ended: Result<(), JoinError>) {

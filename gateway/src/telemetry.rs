@@ -19,12 +19,13 @@ use hyper::{Method, StatusCode};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use labels::{Build, Fault as FaultLabels, Names, Policy, Quote, Request, Route};
-pub(crate) use log::{LogFormat, LogSettings, log_subscriber};
+use labels::{Build, Fault as FaultLabels, Names, Policy, Quote, Reason, Request, Route};
+pub use log::{LogFormat, LogSettings, log_subscriber};
 pub(crate) use observed::Observed;
 
 /// The media type of [`Metrics::encode`].
@@ -33,6 +34,30 @@ pub(crate) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; ver
 /// A quote takes well under a millisecond, and no request longer than its timeout.
 const REQUEST_SECONDS: [f64; 15] =
     [0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0];
+
+/// Problems are some hundred bytes, a quote of one line 2.5 kB, one of a hundred lines a quarter of a megabyte.
+const RESPONSE_BYTES: [f64; 8] = [256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0, 4_194_304.0];
+
+/// An answered request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    /// The pattern that matched, such as `/v1/quotes/{id}`, never the path itself.
+    pub route: Option<&'a str>,
+    pub method: &'a Method,
+    pub status: StatusCode,
+    /// To the head of the answer.
+    pub took: Duration,
+    /// Of the body, as it is sent.
+    pub bytes: u64,
+}
+
+/// Why a request was turned away before, or in, its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shed {
+    /// As many as may be were being worked on.
+    Busy,
+    TimedOut,
+}
 
 /// How a quote request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +79,12 @@ pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Request, Counter>,
     request_seconds: Family<Route, Histogram, fn() -> Histogram>,
+    response_bytes: Family<Route, Histogram, fn() -> Histogram>,
+    requests_in_flight: Gauge,
+    requests_abandoned: Counter,
+    requests_shed: Family<Reason, Counter>,
     quotes: Family<Quote, Counter>,
+    evaluations: Family<Policy, Counter>,
     step_fuel: Family<Policy, Histogram, fn() -> Histogram>,
     step_seconds: Family<Policy, Histogram, fn() -> Histogram>,
     faults: Family<FaultLabels, Counter>,
@@ -69,7 +99,12 @@ impl Metrics {
             registry: Registry::with_prefix("farebox"),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
+            response_bytes: Family::new_with_constructor(|| Histogram::new(RESPONSE_BYTES)),
+            requests_in_flight: Gauge::default(),
+            requests_abandoned: Counter::default(),
+            requests_shed: Family::default(),
             quotes: Family::default(),
+            evaluations: Family::default(),
             step_fuel: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1_000.0, 2.0, 12))),
             step_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(4e-6, 4.0, 9))),
             faults: Family::default(),
@@ -85,6 +120,12 @@ impl Metrics {
         let registry = &mut self.registry;
         let build = Build { version: env!("CARGO_PKG_VERSION").to_owned() };
         registry.register("build", "The running version", Info::new(build));
+        self.register_http();
+        self.register_pricing();
+    }
+
+    fn register_http(&mut self) {
+        let registry = &mut self.registry;
         registry.register("http_requests", "Answered HTTP requests", self.requests.clone());
         registry.register_with_unit(
             "http_request_duration",
@@ -92,7 +133,33 @@ impl Metrics {
             Unit::Seconds,
             self.request_seconds.clone(),
         );
+        registry.register_with_unit(
+            "http_response_size",
+            "Bodies of answers as they are sent",
+            Unit::Bytes,
+            self.response_bytes.clone(),
+        );
+        registry.register("http_requests_in_flight", "Requests being answered now", self.requests_in_flight.clone());
+        registry.register(
+            "http_requests_abandoned",
+            "Requests that ended without an answer: the client went away, or the handler panicked",
+            self.requests_abandoned.clone(),
+        );
+        registry.register(
+            "http_requests_shed",
+            "Requests answered 503 because too many were in work, or for their time",
+            self.requests_shed.clone(),
+        );
+    }
+
+    fn register_pricing(&mut self) {
+        let registry = &mut self.registry;
         registry.register("quotes", "Quote requests by plan and outcome", self.quotes.clone());
+        registry.register(
+            "policy_evaluations",
+            "Evaluations that ended, one for each line or quote",
+            self.evaluations.clone(),
+        );
         registry.register(
             "policy_step_fuel",
             "Fuel of one step of a quote over all its lines, about one unit an instruction",
@@ -107,12 +174,31 @@ impl Metrics {
         registry.register("policy_faults", "Evaluations that gave no answer, by policy and kind", self.faults.clone());
     }
 
-    /// `route` is the pattern that matched, such as `/v1/quotes/{id}`, never the path itself.
-    pub(crate) fn http_answered(&self, route: Option<&str>, method: &Method, status: StatusCode, took: Duration) {
-        let route = Route { route: route.unwrap_or("unmatched").to_owned(), method: labels::method(method) };
-        self.request_seconds.get_or_create(&route).observe(took.as_secs_f64());
+    /// A request has arrived; [`Metrics::http_left`] takes it back.
+    pub(crate) fn http_began(&self) {
+        self.requests_in_flight.inc();
+    }
+
+    pub(crate) fn http_left(&self) {
+        self.requests_in_flight.dec();
+    }
+
+    pub(crate) fn http_abandoned(&self) {
+        self.requests_abandoned.inc();
+    }
+
+    pub(crate) fn http_shed(&self, shed: Shed) {
+        self.requests_shed.get_or_create(&Reason { reason: labels::shed(shed) }).inc();
+    }
+
+    pub(crate) fn http_answered(&self, answered: &Answered<'_>) {
+        let route = answered.route.unwrap_or("unmatched").to_owned();
+        let route = Route { route, method: labels::method(answered.method) };
+        self.request_seconds.get_or_create(&route).observe(answered.took.as_secs_f64());
+        // Lossless to 2⁵³.
+        self.response_bytes.get_or_create(&route).observe(answered.bytes as f64);
         let Route { route, method } = route;
-        self.requests.get_or_create(&Request { route, method, status: status.as_u16() }).inc();
+        self.requests.get_or_create(&Request { route, method, status: answered.status.as_u16() }).inc();
     }
 
     /// `plan` is the name of a plan that exists; `None` where the request did not get so far.
@@ -124,6 +210,7 @@ impl Metrics {
     /// `policy` is its name with or without the version.
     pub(crate) fn step_evaluated(&self, policy: &str, cost: &StepCost) {
         let policy = Policy { policy: self.policies.admit(policy) };
+        self.evaluations.get_or_create(&policy).inc_by(u64::from(cost.evaluations));
         // Lossless to 2⁵³, which no fuel limit comes near.
         self.step_fuel.get_or_create(&policy).observe(cost.fuel as f64);
         // What was reused took no time, and would only hide what the sandbox takes.

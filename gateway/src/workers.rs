@@ -125,6 +125,9 @@ mod tests {
         assert!(waiting.await.unwrap_err().is_cancelled());
         drop(release);
         assert!(running.await.unwrap().is_ok());
+        while !workers.queue.is_empty() {
+            yield_now().await;
+        }
         assert_eq!(workers.run(|| 3).await, Ok(3), "the one worker has been past it");
         assert!(!has_run.load(Ordering::SeqCst));
     }

@@ -1,9 +1,11 @@
-//! Starts gateways over the fixtures and talks to them over HTTP.
+//! Starts gateways over the fixtures and talks to them over HTTP. Every answer is held against the OpenAPI document.
 
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use farebox::app::{App, Listeners};
 use farebox::catalog::Catalog;
@@ -16,6 +18,12 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
+
+use crate::conformance::{Document, Exchange};
+use crate::log_of_run;
+
+/// Base64 of the token key: 32 times `a`.
+pub const SECRET: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -55,7 +63,7 @@ pub fn config() -> Config {
     let settings = [
         ("FAREBOX_DATA_DIR", root().join("fixtures").display().to_string()),
         ("FAREBOX_POLICIES_DIR", policies().display().to_string()),
-        ("FAREBOX_TOKENS_KEYS", "test:YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=".to_owned()),
+        ("FAREBOX_TOKENS_KEYS", format!("test:{SECRET}")),
     ];
     Config::load(None, settings.into_iter().map(|(name, value)| (name.to_owned(), value))).unwrap()
 }
@@ -73,6 +81,8 @@ pub struct Answer {
     pub status: u16,
     pub headers: ureq::http::HeaderMap,
     pub body: String,
+    /// As it came, encoded or not.
+    pub bytes: Vec<u8>,
 }
 
 impl TestGateway {
@@ -87,6 +97,7 @@ impl TestGateway {
 
     /// Over a catalogue of the test's own.
     pub fn over(catalog: Catalog, clock: Clock, change: impl FnOnce(&mut Config)) -> Self {
+        log_of_run::keep();
         let any_port: SocketAddr = ([127, 0, 0, 1], 0).into();
         let mut config = config();
         change(&mut config);
@@ -107,7 +118,7 @@ impl TestGateway {
     }
 
     pub fn get(&self, path: &str) -> Answer {
-        read(client().get(self.url(path)).call().unwrap())
+        self.send("GET", path, &[], &[])
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Answer {
@@ -119,7 +130,72 @@ impl TestGateway {
     }
 
     pub fn post_bytes(&self, path: &str, body: &[u8]) -> Answer {
-        read(client().post(self.url(path)).header("Content-Type", "application/json").send(body).unwrap())
+        self.send("POST", path, &[("Content-Type", "application/json")], body)
+    }
+
+    /// Any request with these headers.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+        const KNOWN: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"];
+        if !KNOWN.contains(&method) {
+            // The client sends no method that it does not know.
+            return self.send_raw(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+        }
+        let mut request = ureq::http::Request::builder().method(method).uri(self.url(path));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let answer = match body {
+            [] if method != "POST" => client().run(request.body(()).unwrap()),
+            body => client().run(request.body(body).unwrap()),
+        };
+        let mut answer = answer.unwrap();
+        let bytes = answer.body_mut().read_to_vec().unwrap();
+        self.checked((method, path), answer.status().as_u16(), answer.headers().clone(), bytes)
+    }
+
+    /// A request as bytes, on a connection that ends with its answer.
+    pub fn send_raw(&self, request: &str) -> Answer {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        self.read_raw(&mut stream, request)
+    }
+
+    /// The rest of a connection as the answer to `request`.
+    pub fn read_raw(&self, stream: &mut TcpStream, request: &str) -> Answer {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let (status, lines) = head.split_once("\r\n").unwrap();
+        let headers = lines.split("\r\n").map(|line| {
+            let (name, value) = line.split_once(':').unwrap();
+            let name: ureq::http::HeaderName = name.parse().unwrap();
+            (name, value.trim().parse::<ureq::http::HeaderValue>().unwrap())
+        });
+        let status = status.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut words = request.split(' ');
+        let asked = (words.next().unwrap(), words.next().unwrap());
+        self.checked(asked, status, headers.collect(), bytes[end + 4..].to_vec())
+    }
+
+    fn checked(
+        &self,
+        (method, path): (&str, &str),
+        status: u16,
+        headers: ureq::http::HeaderMap,
+        bytes: Vec<u8>,
+    ) -> Answer {
+        let document = Document::of_run(|| {
+            let mut answer = client().get(self.url("/openapi.json")).call().unwrap();
+            serde_json::from_slice(&answer.body_mut().read_to_vec().unwrap()).unwrap()
+        });
+        let body = String::from_utf8_lossy(&bytes).into_owned();
+        let exchange = Exchange { method, path, status, headers: &headers, body: &bytes };
+        if let Err(wrong) = document.check(&exchange) {
+            panic!("{method} {path} is answered {status}, {wrong}\n{headers:?}\n{body}");
+        }
+        Answer { status, headers, body, bytes }
     }
 
     /// A snapshot of the fixtures, its instants set to now.
@@ -142,6 +218,9 @@ impl TestGateway {
 impl Drop for TestGateway {
     fn drop(&mut self) {
         self.stop();
+        if !std::thread::panicking() {
+            assert_eq!(log_of_run::leak(), None, "a secret is in the log");
+        }
     }
 }
 
@@ -177,13 +256,8 @@ pub fn text(value: &Value, pointer: &str) -> String {
     found.as_str().unwrap_or_else(|| panic!("no text at {pointer} in {value}")).to_owned()
 }
 
-pub fn client() -> ureq::Agent {
+fn client() -> ureq::Agent {
     ureq::Agent::config_builder().http_status_as_error(false).build().into()
-}
-
-fn read(mut answer: ureq::http::Response<ureq::Body>) -> Answer {
-    let body = answer.body_mut().read_to_string().unwrap();
-    Answer { status: answer.status().as_u16(), headers: answer.headers().clone(), body }
 }
 
 pub fn fixture(path: &str) -> Value {

@@ -4,22 +4,43 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::Gateway;
 use crate::telemetry::METRICS_CONTENT_TYPE;
 
+/// That the process answers.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Health {
+    /// `ok`
+    status: &'static str,
+}
+
+/// Whether the process can quote.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Readiness {
+    /// `ready` or `draining`.
+    status: &'static str,
+    /// Plans that can be priced under.
+    plans: usize,
+    /// What of the data directory was left out, with file, line and column.
+    problems: Vec<String>,
+}
+
 /// Alive: the process answers.
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "alive")))]
+#[utoipa::path(get, path = "/healthz", operation_id = "read_health", tag = "operations", responses(
+    (status = 200, description = "alive", body = Health),
+))]
 pub(super) async fn healthz() -> Response {
-    Json(json!({ "status": "ok" })).into_response()
+    Json(Health { status: "ok" }).into_response()
 }
 
 /// Ready: the process has not been told to stop. It does not start without a plan to price under; `problems` tells what of
 /// the data directory was left out.
-#[utoipa::path(get, path = "/readyz", tag = "operations", responses(
-    (status = 200, description = "ready to quote"),
-    (status = 503, description = "the process is stopping"),
+#[utoipa::path(get, path = "/readyz", operation_id = "read_readiness", tag = "operations", responses(
+    (status = 200, description = "ready to quote", body = Readiness),
+    (status = 503, description = "the process is stopping", body = Readiness),
 ))]
 pub(super) async fn readyz(State(gateway): State<Gateway>) -> Response {
     let catalog = &gateway.road.catalog;
@@ -28,12 +49,13 @@ pub(super) async fn readyz(State(gateway): State<Gateway>) -> Response {
         false => (StatusCode::OK, "ready"),
     };
     let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
-    let body = json!({ "status": word, "plans": catalog.plans.len(), "problems": problems });
-    (status, Json(body)).into_response()
+    (status, Json(Readiness { status: word, plans: catalog.plans.len(), problems })).into_response()
 }
 
 /// Metrics in the OpenMetrics text format.
-#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, description = "OpenMetrics text")))]
+#[utoipa::path(get, path = "/metrics", operation_id = "read_metrics", tag = "operations", responses(
+    (status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+))]
 pub(super) async fn metrics(State(gateway): State<Gateway>) -> Response {
     let text = gateway.metrics.encode();
     ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response()

@@ -14,12 +14,13 @@ use jiff::Timestamp;
 use super::Gateway;
 use super::body::json_bytes;
 use super::problem::{Problem, ProblemBody};
+use super::trace::QuoteId;
 use super::wire::QuoteView;
 use crate::intake::body::QuoteBody;
 use crate::ledger::Quote;
 
 /// Prices a request and issues a quote.
-#[utoipa::path(post, path = "/v1/quotes", tag = "quote", request_body = QuoteBody, responses(
+#[utoipa::path(post, path = "/v1/quotes", operation_id = "create_quote", tag = "quote", request_body = QuoteBody, responses(
     (status = 201, description = "the quote", body = QuoteView, headers(
         ("Location" = String, description = "where the quote can be read"),
         ("ETag" = String, description = "hash of the priced content; does not change with the status"))),
@@ -45,8 +46,9 @@ pub(super) async fn create(State(gateway): State<Gateway>, request: Request) -> 
 }
 
 /// Reads a quote; an expired one stays readable.
-#[utoipa::path(get, path = "/v1/quotes/{id}", tag = "quote", params(("id" = String, Path, description = "`q_…`")), responses(
-    (status = 200, description = "the quote", body = QuoteView),
+#[utoipa::path(get, path = "/v1/quotes/{id}", operation_id = "read_quote", tag = "quote", params(("id" = String, Path, description = "`q_…`")), responses(
+    (status = 200, description = "the quote", body = QuoteView, headers(
+        ("ETag" = String, description = "hash of the priced content; does not change with the status"))),
     (status = 404, description = "`not-found`: never issued, or no longer kept", body = ProblemBody, content_type = "application/problem+json"),
 ))]
 pub(super) async fn read(
@@ -72,5 +74,6 @@ fn render(quote: &Quote, now: Timestamp, status: StatusCode) -> Result<Response,
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", quote.etag)) {
         headers.insert(header::ETAG, etag);
     }
+    response.extensions_mut().insert(QuoteId(quote.issued.id.clone()));
     Ok(response)
 }

@@ -1,62 +1,129 @@
-//! The outermost layer: a trace id for each request, the metrics and the log line of each answer, and the rendering of
-//! problems.
+//! The outermost layer: a trace for each request, the metrics and the log line of each answer, the rendering of problems
+//! and the encoding of answers.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use axum::body::HttpBody as _;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use tracing::Instrument as _;
 
-use super::Gateway;
 use super::problem::Problem;
+use super::trace_context::{TRACEPARENT, TraceContext};
+use super::{Gateway, gzip};
+use crate::telemetry::{Answered, Metrics};
 
 /// Header that carries the trace id back.
-const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+pub(super) const TRACE_ID: HeaderName = HeaderName::from_static("x-trace-id");
+
+/// Put on an answer by the handler that knows which quote it is about, for the log line.
+#[derive(Clone, Debug)]
+pub(super) struct QuoteId(pub(super) String);
 
 pub(super) async fn trace(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let trace_id = trace_id(request.headers());
-    let method = request.method().clone();
+    let context = TraceContext::of(request.headers());
+    let takes_gzip = gzip::is_accepted(request.headers());
     let path = request.uri().path().to_owned();
-    // The route's pattern, so that ids do not become labels.
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map(MatchedPath::as_str);
-    let span = tracing::info_span!("request", trace_id);
-    let mut response = next.run(request).instrument(span).await;
+    let passage = Passage::begin(&gateway, &request, context.trace_id.clone());
+    let mut response = match misaddressed(&request) {
+        Some(problem) => problem.into_response(),
+        None => {
+            let span = tracing::info_span!("request", trace_id = context.trace_id);
+            next.run(request).instrument(span).await
+        }
+    };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
-        problem.render(&path, &trace_id, &mut response);
+        problem.render(&path, &context.trace_id, &mut response);
     }
-    if let Ok(value) = HeaderValue::from_str(&trace_id) {
-        response.headers_mut().insert(TRACE_ID, value);
-    }
+    let quote = response.extensions_mut().remove::<QuoteId>();
+    let mut response = gzip::encode(response, takes_gzip).await;
+    identify(&context, response.headers_mut());
     if gateway.draining.has_begun() {
         // So that no client sends its next request on a connection that is about to close.
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let elapsed = started.elapsed();
-    gateway.metrics.http_answered(route, &method, response.status(), elapsed);
-    let (status, micros) = (response.status().as_u16(), elapsed.as_micros());
-    tracing::info!(trace_id, %method, route, status, micros, "answered");
+    passage.end(&response, quote.as_ref());
     response
 }
 
-/// The trace id of a `traceparent` header (W3C Trace Context), else a new one.
-fn trace_id(headers: &HeaderMap) -> String {
-    let sent = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let sent = sent.and_then(|parent| parent.split('-').nth(1)).filter(|id| is_trace_id(id));
-    sent.map_or_else(new_trace_id, str::to_owned)
+/// HTTP/1.1 wants one `Host` (RFC 9112 §3.2): without it, or with two, what stands between us and the client may have
+/// routed the request by another name than we would.
+fn misaddressed(request: &Request) -> Option<Problem> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    (hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11)).then(|| {
+        Problem::invalid_as(StatusCode::BAD_REQUEST, "an HTTP/1.1 request names one host; send one `Host` header")
+    })
 }
 
-pub(super) fn new_trace_id() -> String {
-    let mut random = [0; 16];
-    // Without randomness the id is all zeros, which W3C Trace Context reads as "none".
-    let _ = getrandom::fill(&mut random);
-    format!("{:032x}", u128::from_be_bytes(random))
+/// A problem that is answered outside of the router.
+pub(super) fn untraced(problem: &Problem, path: &str) -> Response {
+    let context = TraceContext::of(&HeaderMap::new());
+    let mut response = problem.clone().into_response();
+    problem.render(path, &context.trace_id, &mut response);
+    identify(&context, response.headers_mut());
+    response
 }
 
-fn is_trace_id(id: &str) -> bool {
-    let is_hex = id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte));
-    id.len() == 32 && is_hex && id.bytes().any(|byte| byte != b'0')
+/// The headers of every answer.
+fn identify(context: &TraceContext, headers: &mut HeaderMap) {
+    if let Ok(value) = HeaderValue::from_str(&context.trace_id) {
+        headers.insert(TRACE_ID, value);
+    }
+    if let Some(value) = context.header() {
+        headers.insert(TRACEPARENT, value);
+    }
+}
+
+/// As a number that the log has a form for.
+fn micros(took: Duration) -> u64 {
+    u64::try_from(took.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A request on its way through. Dropped before its end, its client has gone away or its handler has panicked: that is
+/// counted and logged too.
+struct Passage {
+    started: Instant,
+    metrics: Arc<Metrics>,
+    trace_id: String,
+    method: Method,
+    /// The route's pattern, so that ids do not become labels.
+    route: Option<MatchedPath>,
+    has_ended: bool,
+}
+
+impl Passage {
+    fn begin(gateway: &Gateway, request: &Request, trace_id: String) -> Self {
+        let metrics = Arc::clone(&gateway.metrics);
+        metrics.http_began();
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        Self { started: Instant::now(), metrics, trace_id, method: request.method().clone(), route, has_ended: false }
+    }
+
+    fn end(mut self, response: &Response, quote: Option<&QuoteId>) {
+        self.has_ended = true;
+        let (took, status) = (self.started.elapsed(), response.status());
+        let (method, trace_id, route) = (&self.method, &self.trace_id, self.route());
+        let bytes = response.body().size_hint().exact().unwrap_or_default();
+        self.metrics.http_answered(&Answered { route, method, status, took, bytes });
+        let (status, duration_us, quote) = (status.as_u16(), micros(took), quote.map(|QuoteId(id)| id.as_str()));
+        tracing::info!(trace_id, %method, route, status, duration_us, bytes, quote, "answered");
+    }
+
+    fn route(&self) -> Option<&str> {
+        self.route.as_ref().map(MatchedPath::as_str)
+    }
+}
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.metrics.http_left();
+        if !self.has_ended {
+            self.metrics.http_abandoned();
+            let (method, trace_id, route) = (&self.method, &self.trace_id, self.route());
+            tracing::info!(trace_id, %method, route, "ended without an answer");
+        }
+    }
 }

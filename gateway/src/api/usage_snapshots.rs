@@ -26,7 +26,7 @@ pub(crate) struct SnapshotReceipt {
 }
 
 /// Takes a snapshot of a tenant's GPUs. An older one than is known changes nothing and is not an error.
-#[utoipa::path(post, path = "/v1/usage-snapshots", tag = "meter", request_body = WireSnapshot, responses(
+#[utoipa::path(post, path = "/v1/usage-snapshots", operation_id = "apply_usage_snapshot", tag = "meter", request_body = WireSnapshot, responses(
     (status = 202, description = "taken", body = SnapshotReceipt),
     (status = 400, description = "`malformed-json`", body = ProblemBody, content_type = "application/problem+json"),
     (status = 408, description = "`invalid-request`: the body took too long", body = ProblemBody, content_type = "application/problem+json"),

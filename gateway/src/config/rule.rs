@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use crate::serving::Origins;
+
 /// How a setting is read from text, and what to tell whoever wrote something else.
 pub(super) struct Rule<T> {
     pub(super) expected: String,
@@ -37,6 +39,25 @@ pub(super) fn name() -> Rule<String> {
     Rule::text("1 to 200 printable characters", |text| {
         let fits = (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         fits.then(|| text.to_owned())
+    })
+}
+
+/// `*`, or origins as browsers write them, with commas between several: scheme, host, port where it is not the usual one.
+pub(super) fn origins() -> Rule<Origins> {
+    Rule::text("`*`, or origins like `https://shop.example` with commas between several", |text| {
+        if text == "*" {
+            return Some(Origins::Any);
+        }
+        let is_origin = |origin: &&str| {
+            let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+            host.is_some_and(|host| {
+                let is_plain =
+                    |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:[]".contains(&byte);
+                !host.is_empty() && host.bytes().all(is_plain)
+            })
+        };
+        let origins = text.split(',').map(str::trim).map(|origin| Some(origin).filter(is_origin)?.parse().ok());
+        origins.collect::<Option<Vec<_>>>().map(Origins::These)
     })
 }
 

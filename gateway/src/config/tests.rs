@@ -121,10 +121,13 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("quotes.queue", "5"),
         ("http.body_limit_bytes", "2048"),
         ("http.header_read_timeout", "\"1500ms\""),
+        ("http.keep_alive_timeout", "\"61s\""),
         ("http.body_read_timeout", "\"6s\""),
         ("http.request_timeout", "\"16s\""),
         ("http.write_timeout", "\"8s\""),
         ("http.max_connections", "9"),
+        ("http.max_requests", "10"),
+        ("http.cors_origins", "\"https://shop.example, http://[::1]:3000\""),
         ("http.drain_timeout", "\"9s\""),
         ("mirror.retention", "\"11m\""),
         ("mirror.snapshots", "12"),
@@ -261,6 +264,26 @@ fn settings_that_do_not_fit_together() {
     );
     let any_port = [KEY, ("FAREBOX_LISTEN", "127.0.0.1:0"), ("FAREBOX_METRICS_LISTEN", "127.0.0.1:0")];
     assert!(load(None, &any_port).is_ok(), "port 0 is another port each time");
+}
+
+#[test]
+fn origins_are_written_as_browsers_send_them() {
+    for (value, is_fine) in [
+        ("*", true),
+        ("https://shop.example", true),
+        ("http://127.0.0.1:5173,https://shop.example", true),
+        ("", false),
+        ("null", false),
+        ("shop.example", false),
+        ("https://", false),
+        ("https://shop.example/", false),
+        ("https://Shop.example", false),
+        ("https://*.example", false),
+        ("https://shop.example,", false),
+        ("https://shop.example, *", false),
+    ] {
+        assert_eq!(load(None, &[KEY, ("FAREBOX_HTTP_CORS_ORIGINS", value)]).is_ok(), is_fine, "{value}");
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ use farebox_pricing::policy::Fault as PolicyFault;
 use hyper::Method;
 use prometheus_client::encoding::EncodeLabelSet;
 
+use super::Shed;
+
 /// Names of plans and policies come and go with deployments; their series would stay. Further names count as `other`.
 const MOST_NAMES: usize = 500;
 
@@ -26,6 +28,11 @@ pub(super) struct Request {
 pub(super) struct Route {
     pub(super) route: String,
     pub(super) method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Reason {
+    pub(super) reason: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,6 +80,13 @@ pub(super) fn method(method: &Method) -> &'static str {
         Method::DELETE => "DELETE",
         Method::OPTIONS => "OPTIONS",
         _ => "other",
+    }
+}
+
+pub(super) fn shed(shed: Shed) -> &'static str {
+    match shed {
+        Shed::Busy => "busy",
+        Shed::TimedOut => "timed_out",
     }
 }
 

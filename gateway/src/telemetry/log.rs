@@ -21,7 +21,7 @@ pub struct LogSettings {
 }
 
 /// What `main` installs with `std::io::stderr`, and a test reads with a buffer.
-pub(crate) fn log_subscriber<Writer>(settings: LogSettings, writer: Writer) -> Box<dyn Subscriber + Send + Sync>
+pub fn log_subscriber<Writer>(settings: LogSettings, writer: Writer) -> Box<dyn Subscriber + Send + Sync>
 where
     Writer: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -29,7 +29,8 @@ where
     let filter = Targets::new().with_default(others).with_target("farebox", settings.level);
     match settings.format {
         LogFormat::Json => {
-            let layer = layer().json().flatten_event(true).with_writer(writer).with_filter(filter);
+            let layer =
+                layer().json().flatten_event(true).with_span_list(false).with_writer(writer).with_filter(filter);
             Box::new(registry().with(layer))
         }
         LogFormat::Text => Box::new(registry().with(layer().with_ansi(false).with_writer(writer).with_filter(filter))),

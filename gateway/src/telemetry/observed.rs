@@ -19,8 +19,6 @@ pub(crate) struct Observed {
     pub quotes_kept: usize,
     /// Connections beyond the limit, since the start.
     pub connections_refused: u64,
-    /// Requests that were not answered in time, since the start.
-    pub requests_timed_out: u64,
 }
 
 pub(super) struct Collector<Observe>(Observe);
@@ -42,7 +40,7 @@ where
     Observe: Fn() -> Observed + Send + Sync + 'static,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Observed { mirror, memo, quotes_kept, connections_refused, requests_timed_out } = (self.0)();
+        let Observed { mirror, memo, quotes_kept, connections_refused } = (self.0)();
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
@@ -71,7 +69,6 @@ where
             ("memo_recomputed", "Hits that were evaluated again and compared.", memo.recomputed),
             ("memo_differences", "Comparisons that differed: each is an alarm.", memo.differences),
             ("http_connections_refused", "Connections beyond the limit.", connections_refused),
-            ("http_requests_timed_out", "Requests that were not answered in time.", requests_timed_out),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);

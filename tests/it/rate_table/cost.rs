@@ -15,7 +15,8 @@ fn costs(plan: &str) -> Vec<(String, u64, u64)> {
     let request = Intake::new().unwrap().read(body.as_bytes()).unwrap().request;
     let (input, version) = input(&request, plan, Some(&observed("0.82", 850, "0.99", true)));
     let settled = price(&input, &mut Session::new(&version.policies)).unwrap();
-    settled.costs.into_iter().map(|cost| (cost.step, cost.fuel, cost.memory_bytes_max)).collect()
+    let steps = version.plan.steps.iter().map(|step| step.id.clone());
+    steps.zip(settled.costs).map(|(step, cost)| (step, cost.fuel, cost.memory_bytes_max)).collect()
 }
 
 /// A table decodes all its rules to apply one, so it costs more; as long as that is a few times a coded step, and one in a

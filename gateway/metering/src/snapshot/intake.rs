@@ -14,7 +14,7 @@ use super::wire::{
     WireCounter, WireCounters, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading, WireSnapshot,
     WireWindows,
 };
-use super::{BootEpoch, Counters, InvalidSnapshot, MetricWindow, Snapshot, Violation, ViolationCode};
+use super::{BootEpoch, Counters, InvalidSnapshot, MAX_COUNTER, MetricWindow, Snapshot, Violation, ViolationCode};
 
 /// Limits in bytes and entries. They bound what a snapshot costs in memory, and how long a list of violations gets.
 pub(super) const MAX_NAME: usize = 128;
@@ -23,6 +23,7 @@ pub(super) const MAX_WORD: usize = 64;
 pub(super) const MAX_REASONS: usize = 32;
 pub(super) const MAX_DEVICES: usize = 128;
 const MAX_METRICS: usize = 32;
+const LONGEST_TICK_MS: u32 = 86_400_000;
 /// Metrics of a whole device, which MIG instances do not have.
 const DEVICE_METRICS: [&str; 2] = ["gpu_util", "mem_util"];
 /// 101 bins of four bytes.
@@ -40,8 +41,11 @@ impl TryFrom<WireSnapshot> for Snapshot {
                 format!("`{}` is not supported; send 1", wire.schema),
             );
         }
-        if wire.tick_ms == 0 {
-            check.violate("/tick_ms", ViolationCode::OutOfRange, "must be at least 1 ms");
+        if wire.seq > MAX_COUNTER {
+            check.violate("/seq", ViolationCode::OutOfRange, "is over 10¹⁸");
+        }
+        if !(1..=LONGEST_TICK_MS).contains(&wire.tick_ms) {
+            check.violate("/tick_ms", ViolationCode::OutOfRange, "must be 1 ms to a day");
         }
         for (pointer, text) in [("/node", &wire.node), ("/tenant", &wire.tenant), ("/gpu_model", &wire.gpu_model)] {
             check.name(pointer, text, MAX_NAME);

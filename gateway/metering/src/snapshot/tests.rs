@@ -121,7 +121,8 @@ fn all_violations_are_told_at_once() {
         ("/node", json!("")),
         ("/boot_epoch", json!("9".repeat(39))),
         ("/observed_at", json!("2026-12-01T08:00:00+08:00")),
-        ("/tick_ms", json!(0)),
+        ("/seq", json!(MAX_COUNTER + 1)),
+        ("/tick_ms", json!(86_400_001)),
         ("/health", json!("Not OK")),
         ("/reasons", json!(["xid_79", "<script>"])),
         ("/tenant", json!("a\u{7}b")),
@@ -138,6 +139,7 @@ fn all_violations_are_told_at_once() {
     sent["windows"]["15m"]["a~b"] = json!({});
     let expected = [
         ("/schema", "unsupported_schema"),
+        ("/seq", "out_of_range"),
         ("/tick_ms", "out_of_range"),
         ("/node", "invalid_text"),
         ("/tenant", "invalid_text"),

@@ -28,13 +28,14 @@ pub struct WireSnapshot {
     /// Names one run of the agent: digits, an RFC 3339 time, or a text that sorts later after each restart.
     #[schema(min_length = 1, max_length = 64)]
     pub boot_epoch: String,
-    /// Counts up within a boot epoch.
+    /// Counts up within a boot epoch, at most 10¹⁸.
+    #[schema(maximum = 1_000_000_000_000_000_000u64)]
     pub seq: u64,
     /// When the newest reading in it was taken, RFC 3339 UTC. Over 2 s ahead of receipt: the windows are not used.
     #[schema(format = DateTime)]
     pub observed_at: String,
-    /// Milliseconds between readings.
-    #[schema(minimum = 1)]
+    /// Milliseconds between readings, at most a day.
+    #[schema(minimum = 1, maximum = 86_400_000)]
     pub tick_ms: u32,
     /// `ok`, or what ails the devices or the reader: `stalled`, `lost` … Anything but `ok` bars surcharges.
     #[schema(min_length = 1, max_length = 64, pattern = "^[a-z][a-z0-9_]*$")]

@@ -1,0 +1,171 @@
+//! gzip of answers, for clients that ask for it: whole bodies, since ours are whole when they are made.
+//!
+//! An `ETag` names one encoding of an answer (RFC 9110 §8.8.3): that of the gzip form ends in `-gzip`.
+
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+
+/// Below this, what gzip saves on the wire is not worth its computing: a quote of one line is not compressed.
+const SMALLEST_BYTES: u64 = 4096;
+/// Fast: answers are made once and sent once.
+const LEVEL: u8 = 1;
+/// A length that no answer comes near.
+const LARGEST_BYTES: usize = 64 << 20;
+pub(super) const ETAG_SUFFIX: &str = "-gzip";
+
+/// True where `Accept-Encoding` takes gzip: by name, or by `*`, with a weight above 0.
+pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
+    let mut named = None;
+    let mut any = None;
+    for value in headers.get_all(header::ACCEPT_ENCODING) {
+        for coding in value.to_str().unwrap_or_default().split(',') {
+            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+            let is_taken = !is_zero_weight(parameters);
+            match name.trim() {
+                name if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") => {
+                    named = Some(is_taken);
+                }
+                "*" => any = Some(is_taken),
+                _ => {}
+            }
+        }
+    }
+    named.or(any).unwrap_or(false)
+}
+
+/// `q=0`, `q=0.0` …
+fn is_zero_weight(parameters: &str) -> bool {
+    let weight = parameters.split(';').find_map(|parameter| {
+        let (name, weight) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
+    });
+    weight.is_some_and(|weight| weight.starts_with('0') && weight.bytes().all(|byte| matches!(byte, b'0' | b'.')))
+}
+
+/// The answer, compressed where that is asked for and worth it.
+pub(super) async fn encode(mut response: Response, is_accepted: bool) -> Response {
+    if !is_worth_it(&response) {
+        return response;
+    }
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if !is_accepted {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = to_bytes(body, LARGEST_BYTES).await else {
+        // INVARIANT: a body of known length is in memory and does not fail.
+        return Response::from_parts(parts, Body::empty());
+    };
+    mark(&mut parts.headers);
+    Response::from_parts(parts, compress(&bytes).into())
+}
+
+/// The headers of an answer whose body is in gzip.
+pub(super) fn mark(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.remove(header::CONTENT_LENGTH);
+    let suffixed = headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).and_then(|tag| tag.strip_suffix('"'));
+    let suffixed = suffixed.and_then(|tag| HeaderValue::from_str(&format!("{tag}{ETAG_SUFFIX}\"")).ok());
+    if let Some(tag) = suffixed {
+        headers.insert(header::ETAG, tag);
+    }
+}
+
+/// A text of some length, whole and not encoded yet.
+fn is_worth_it(response: &Response) -> bool {
+    let is_long = response.body().size_hint().exact().is_some_and(|length| length >= SMALLEST_BYTES);
+    is_long && !response.headers().contains_key(header::CONTENT_ENCODING) && is_text(response.headers())
+}
+
+fn is_text(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    ["application/json", "application/problem+json", "application/openmetrics-text"]
+        .iter()
+        .any(|text| media_type.starts_with(text))
+}
+
+fn compress(bytes: &Bytes) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    frame(&miniz_oxide::deflate::compress_to_vec(bytes, LEVEL), crc32fast::hash(bytes), length)
+}
+
+/// A deflate stream as a gzip file (RFC 1952): no name, no time, no system.
+pub(super) fn frame(deflated: &[u8], crc: u32, length: u32) -> Vec<u8> {
+    let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    [&head, deflated, &crc.to_le_bytes(), &length.to_le_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use axum::http::StatusCode;
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    fn asking(values: &[&str]) -> bool {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::ACCEPT_ENCODING, HeaderValue::from_str(value).unwrap());
+        }
+        is_accepted(&headers)
+    }
+
+    #[test]
+    fn gzip_is_sent_to_those_who_take_it() {
+        let taking: [&[&str]; 8] = [
+            &["gzip"],
+            &["GZIP"],
+            &["deflate, gzip;q=0.5, br"],
+            &["*"],
+            &["identity;q=0, *;q=1"],
+            &["br", "gzip"],
+            &["x-gzip"],
+            &["gzip;q=0.001"],
+        ];
+        assert!(taking.iter().all(|values| asking(values)));
+        let refusing: [&[&str]; 7] =
+            [&[], &[""], &["identity"], &["br, deflate"], &["gzip;q=0"], &["gzip; Q=0.000, *"], &["*;q=0"]];
+        assert!(!refusing.iter().any(|values| asking(values)));
+    }
+
+    fn answer(length: usize, media_type: &'static str) -> Response {
+        let headers = [(header::CONTENT_TYPE, media_type), (header::ETAG, "\"a\"")];
+        (StatusCode::OK, headers, "x".repeat(length)).into_response()
+    }
+
+    #[tokio::test]
+    async fn long_texts_are_compressed_under_a_tag_of_their_own() {
+        let encoded = encode(answer(4096, "application/json"), true).await;
+        let headers = encoded.headers();
+        assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(headers[header::VARY], "accept-encoding");
+        assert_eq!(headers[header::ETAG], "\"a-gzip\"");
+        let bytes = to_bytes(encoded.into_body(), 4096).await.unwrap();
+        let mut gunzip = Command::new("gzip")
+            .args(["--decompress", "--stdout"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        gunzip.stdin.take().unwrap().write_all(&bytes).unwrap();
+        let output = gunzip.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert_eq!(output.stdout, "x".repeat(4096).as_bytes());
+    }
+
+    #[tokio::test]
+    async fn nothing_else_is_touched() {
+        let not_asked = encode(answer(4096, "application/json"), false).await;
+        assert_eq!(not_asked.headers()[header::VARY], "accept-encoding", "the answer would have been another");
+        assert_eq!(not_asked.headers()[header::ETAG], "\"a\"");
+        for (length, media_type) in [(4095, "application/json"), (4096, "image/png")] {
+            let plain = encode(answer(length, media_type), true).await;
+            assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
+            assert!(!plain.headers().contains_key(header::VARY));
+        }
+    }
+}
