@@ -164,7 +164,6 @@ fn static_route(runtime: &Runtime, bytes: usize) -> SocketAddr {
     let service = Service {
         router: Router::new().route("/static", route),
         too_many_connections: refusal,
-        took_too_long: refusal,
         limits: serving::Limits::standard(),
         turned_away: Arc::new(TurnedAway::default()),
     };

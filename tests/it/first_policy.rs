@@ -11,8 +11,6 @@ use crate::harness::{policies, root};
 /// What a shell block of the guide holds, and what the guide says that it prints.
 struct Block {
     commands: Vec<String>,
-    /// Its one command serves until it is interrupted.
-    serves: bool,
     /// Lines; each has its words on a line of the output, in this order.
     printed: Vec<String>,
 }
@@ -45,10 +43,7 @@ fn blocks(guide: &str) -> Vec<Block> {
         let Some(language) = line.strip_prefix("```") else { continue };
         let inside: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
         match language {
-            "sh" | "sh until-ctrl-c" => {
-                let serves = language != "sh";
-                blocks.push(Block { commands: commands(&inside), serves, printed: Vec::new() });
-            }
+            "sh" => blocks.push(Block { commands: commands(&inside), printed: Vec::new() }),
             "text" => blocks.last_mut().unwrap().printed = inside.iter().map(|line| (*line).to_owned()).collect(),
             "sh setup" => {}
             other => panic!("the guide has a block of `{other}`, which nobody checks"),
@@ -107,7 +102,9 @@ impl Stage {
     fn run(&self, blocks: &[Block]) -> Vec<String> {
         let output = self.folder.join("output");
         let script = self.folder.join("script.sh");
-        fs::write(&script, self.script(blocks, &output)).unwrap();
+        let commands = blocks.iter().flat_map(|block| &block.commands);
+        let marked = commands.map(|command| format!("printf '\\036'\n{command}\n")).collect::<String>();
+        fs::write(&script, format!("set -euo pipefail\nexec 2>&1\n{marked}")).unwrap();
         let path = std::env::var("PATH").unwrap();
         let status = Command::new("bash")
             .arg(&script)
@@ -124,31 +121,6 @@ impl Stage {
         let printed = fs::read_to_string(&output).unwrap();
         assert!(status.success(), "a command of the guide fails:\n{printed}");
         printed.split('\u{1e}').skip(1).map(|part| self.masked(part)).collect()
-    }
-
-    fn script(&self, blocks: &[Block], output: &Path) -> String {
-        let mut script = "set -euo pipefail\nexec 2>&1\n".to_owned();
-        for block in blocks {
-            for command in &block.commands {
-                script.push_str("printf '\\036'\n");
-                if !block.serves {
-                    script.push_str(&format!("{command}\n"));
-                    continue;
-                }
-                // What a person does: starts it, reads, presses Ctrl-C.
-                script.push_str(&format!(
-                    "{command} & server=$!\n\
-                     for _ in $(seq 600); do\n\
-                       if grep -q openapi.json '{output}' || ! kill -0 $server; then break; fi\n\
-                       sleep 0.1\n\
-                     done\n\
-                     kill -INT $server\n\
-                     wait $server\n",
-                    output = output.display()
-                ));
-            }
-        }
-        script
     }
 
     /// The folders as the guide calls them, and nothing that differs from run to run.
@@ -215,7 +187,7 @@ fn compare(recording: &str) {
 
 /// Fuel, sizes and ages change with every change of the SDK, the compiler or the hour; prices do not.
 fn without_costs(recording: &str) -> String {
-    let is_cost = |line: &str| ["bytes", "fuel", " ms old", "shared"].iter().any(|word| line.contains(word));
+    let is_cost = |line: &str| ["bytes", "fuel", " ms", "shared"].iter().any(|word| line.contains(word));
     let lines = recording.lines().map(|line| {
         if !is_cost(line) {
             return format!("{line}\n");

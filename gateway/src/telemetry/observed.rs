@@ -56,7 +56,7 @@ where
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
         let bytes = ConstGauge::new(memo.bytes);
-        let help = "Memory of the outcomes that are kept, estimated";
+        let help = "Memory of the outcomes that are kept, estimated.";
         bytes.encode(encoder.encode_descriptor("memo", help, Some(&Unit::Bytes), MetricType::Gauge)?)?;
         let counters = [
             ("mirror_snapshots_applied", "Snapshots that became the newest of their key.", mirror.applied),

@@ -34,7 +34,7 @@ fn what_follows_stands_below_its_cause() {
         told[cause + 1]
     );
     assert!(
-        told[cause + 2].starts_with("    tenants/umbrella.toml:3:17: plan `left-out-book` is left out"),
+        told[cause + 2].starts_with("    tenants/acme.toml:5:17: plan `left-out-book` is left out"),
         "{}",
         told[cause + 2]
     );

@@ -162,8 +162,8 @@ fn a_plan_and_an_instant_can_be_chosen() {
     let request = fixture("requests/w1.json").to_string();
     let ran = farebox_with(&["quote", "-f", "-", "--plan", "gpu-standart"], &[], &request);
     assert_eq!(ran.code, 65, "{}", ran.stderr);
-    let expected =
-        "farebox: invalid-request: there is no plan `gpu-standart`; did you mean `gpu-standard`? (at /plan)\n";
+    let expected = "farebox: invalid-request: there is no plan `gpu-standart` for tenant `acme`; in `CNY` there are `gpu-standard`, \
+         `gpu-standard-table`, `gpu-volume`, `production`, `research`; did you mean `gpu-standard`? (at /plan)\n";
     assert_eq!(ran.stderr, expected);
     // Its prices hold from 2026-01-01 on.
     let ran = farebox_with(&["quote", "-f", "-", "--at", "2025-12-31T23:59:59Z"], &[], &request);
