@@ -1,11 +1,12 @@
 //! The gateway's code cache on disk: a start fills it, and the next one mends what was damaged and starts all the same.
 
-use farebox_tests::POLICIES;
 use std::path::PathBuf;
 
 use farebox::app::App;
 use farebox::clock::Clock;
 use farebox::config::Config;
+
+use farebox_tests::POLICIES;
 
 use crate::harness::config;
 

@@ -147,8 +147,9 @@ fn masked_word(word: &str) -> String {
     if word.starts_with("q_") {
         return "<quote>".to_owned();
     }
-    if word.len() >= 20 && word.contains("T") && word.ends_with('Z') && word.starts_with("20") {
-        return "<instant>".to_owned();
+    let (bare, end) = word.strip_suffix(';').map_or((word, ""), |bare| (bare, ";"));
+    if bare.len() >= 20 && bare.contains('T') && bare.ends_with('Z') && bare.starts_with("20") {
+        return format!("<instant>{end}");
     }
     match word.split_once("http://127.0.0.1:") {
         Some((before, after)) => {
