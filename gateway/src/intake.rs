@@ -10,6 +10,7 @@ pub mod json;
 use std::collections::HashSet;
 
 use farebox_pricing::request::QuoteRequest;
+use serde::Deserialize as _;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
@@ -47,7 +48,7 @@ impl Intake {
         let json::Document { value: body, mut violations } = json::read(bytes)?;
         violations.extend(self.schema.violations(&body));
         // Only a body of the right shape can be asked about its bounds.
-        let request = match serde_path_to_error::deserialize::<_, QuoteBody>(&body) {
+        let request = match typed(&body) {
             Ok(quote) => conversion::request(quote, &mut violations),
             Err(error) => {
                 // The schema takes `8.0` for an integer, as JSON Schema does; a count is written without a point. Most
@@ -64,6 +65,11 @@ impl Intake {
             _ => Err(IntakeError::Invalid(distinct(violations))),
         }
     }
+}
+
+/// The place of an error is only looked for where there is one.
+fn typed(body: &Value) -> Result<QuoteBody, serde_path_to_error::Error<serde_json::Error>> {
+    QuoteBody::deserialize(body).or_else(|_| serde_path_to_error::deserialize(body))
 }
 
 /// `items[0].gpu_count` as the JSON Pointer `/items/0/gpu_count`.

@@ -24,7 +24,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use labels::{Build, Fault as FaultLabels, Names, Policy, Quote, Reason, Request, Route};
+use labels::{Build, Evaluations, Fault as FaultLabels, HostFault, Names, Policy, Quote, Reason, Request, Route};
 pub use log::{LogFormat, LogSettings, log_subscriber};
 pub(crate) use observed::Observed;
 
@@ -84,10 +84,11 @@ pub(crate) struct Metrics {
     requests_abandoned: Counter,
     requests_shed: Family<Reason, Counter>,
     quotes: Family<Quote, Counter>,
-    evaluations: Family<Policy, Counter>,
+    evaluations: Family<Evaluations, Counter>,
     step_fuel: Family<Policy, Histogram, fn() -> Histogram>,
     step_seconds: Family<Policy, Histogram, fn() -> Histogram>,
     faults: Family<FaultLabels, Counter>,
+    host_faults: Family<HostFault, Counter>,
     plans: Names,
     policies: Names,
 }
@@ -108,6 +109,7 @@ impl Metrics {
             step_fuel: Family::new_with_constructor(|| Histogram::new(exponential_buckets(1_000.0, 2.0, 12))),
             step_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(4e-6, 4.0, 9))),
             faults: Family::default(),
+            host_faults: Family::default(),
             plans: Names::default(),
             policies: Names::default(),
         };
@@ -157,12 +159,12 @@ impl Metrics {
         registry.register("quotes", "Quote requests by plan and outcome", self.quotes.clone());
         registry.register(
             "policy_evaluations",
-            "Evaluations that ended, one for each line or quote",
+            "Evaluations of issued quotes, by policy and where the outcome came from",
             self.evaluations.clone(),
         );
         registry.register(
             "policy_step_fuel",
-            "Fuel of one step of a quote over all its lines, about one unit an instruction",
+            "Fuel of one step of a quote that ran in the sandbox, over all its lines, about one unit an instruction",
             self.step_fuel.clone(),
         );
         registry.register_with_unit(
@@ -172,6 +174,8 @@ impl Metrics {
             self.step_seconds.clone(),
         );
         registry.register("policy_faults", "Evaluations that gave no answer, by policy and kind", self.faults.clone());
+        let help = "Evaluations that the sandbox could not run, by kind: the host's fault, never the policy's";
+        registry.register("sandbox_faults", help, self.host_faults.clone());
     }
 
     /// A request has arrived; [`Metrics::http_left`] takes it back.
@@ -209,21 +213,33 @@ impl Metrics {
 
     /// `policy` is its name with or without the version.
     pub(crate) fn step_evaluated(&self, policy: &str, cost: &StepCost) {
-        let policy = Policy { policy: self.policies.admit(policy) };
-        self.evaluations.get_or_create(&policy).inc_by(u64::from(cost.evaluations));
-        // Lossless to 2⁵³, which no fuel limit comes near.
-        self.step_fuel.get_or_create(&policy).observe(cost.fuel as f64);
-        // What was reused took no time, and would only hide what the sandbox takes.
+        let policy = self.policies.admit(policy);
+        for (source, count) in [("memo", cost.reused), ("sandbox", cost.evaluations.saturating_sub(cost.reused))] {
+            if count > 0 {
+                let labels = Evaluations { policy: policy.clone(), source };
+                self.evaluations.get_or_create(&labels).inc_by(u64::from(count));
+            }
+        }
+        // What was reused burnt nothing and took no time, and would only hide what the sandbox takes.
         if cost.reused == cost.evaluations {
             return;
         }
+        let policy = Policy { policy };
+        // Lossless to 2⁵³, which no fuel limit comes near.
+        self.step_fuel.get_or_create(&policy).observe(cost.fuel as f64);
         let took = Duration::from_nanos(cost.nanoseconds);
         self.step_seconds.get_or_create(&policy).observe(took.as_secs_f64());
     }
 
-    pub(crate) fn policy_faulted(&self, policy: &str, fault: &Fault) {
-        let labels = FaultLabels { policy: self.policies.admit(policy), kind: labels::fault_kind(fault) };
-        self.faults.get_or_create(&labels).inc();
+    /// A fault of the host is never counted against the policy that it hit.
+    pub(crate) fn evaluation_faulted(&self, policy: &str, fault: &Fault) {
+        let kind = labels::fault_kind(fault);
+        if fault.is_host() {
+            self.host_faults.get_or_create(&HostFault { kind }).inc();
+        } else {
+            let labels = FaultLabels { policy: self.policies.admit(policy), kind };
+            self.faults.get_or_create(&labels).inc();
+        }
     }
 
     /// OpenMetrics text, of type [`METRICS_CONTENT_TYPE`].

@@ -54,10 +54,13 @@ impl Workers {
         work: impl FnOnce() -> Answer + Send + 'static,
     ) -> Result<Answer, WorkError> {
         let (done, answer) = oneshot::channel();
+        // What is logged over there belongs to this request.
+        let span = tracing::Span::current();
         let job: Job = Box::new(move || {
             if done.is_closed() {
                 return;
             }
+            let _entered = span.entered();
             let _ = done.send(work());
         });
         match self.queue.try_send(job) {

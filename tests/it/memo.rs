@@ -62,7 +62,8 @@ fn quotes_with_and_without_the_memo_are_the_same_bytes() {
     }
     assert_eq!(counted(&without, "hits_total"), 0);
     assert!(counted(&with, "hits_total") > 9 * counted(&with, "misses_total"));
-    assert_eq!(counted(&compared, "recomputed_total"), counted(&compared, "hits_total") / 3);
+    let (recomputed, hits) = (counted(&compared, "recomputed_total"), counted(&compared, "hits_total"));
+    assert!(recomputed > hits / 4 && recomputed < hits / 2, "{recomputed} of {hits} were compared, about a third");
     assert_eq!(counted(&compared, "differences_total"), 0);
     assert_eq!(counted(&compared, "quarantined_policies"), 0);
 }

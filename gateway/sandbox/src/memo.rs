@@ -147,16 +147,12 @@ impl Memo {
         self.has_quarantined.store(true, Ordering::Release);
     }
 
-    fn find(&self, key: &[u8]) -> Option<Arc<Kept>> {
+    /// What is kept under a key, and whether this hit is one of those to compare.
+    fn find(&self, key: &[u8]) -> Option<(Arc<Kept>, bool)> {
         let kept = self.kept.get(key);
         let counter = if kept.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
-        kept
-    }
-
-    /// True once in so many hits.
-    fn is_due(&self) -> bool {
-        self.hits.load(Ordering::Relaxed).checked_rem(self.limits.recompute_one_in.max(1)) == Some(0)
+        let number = counter.fetch_add(1, Ordering::Relaxed);
+        Some((kept?, is_due(number, self.limits.recompute_one_in)))
     }
 
     fn keep(&self, key: &[u8], answer: &Result<Evaluation, Halt>) {
@@ -215,8 +211,8 @@ impl<Fresh: RunPolicy> RunPolicy for Memoized<'_, Fresh> {
         let Some(configured) = known else { return self.fresh.evaluate(step, context) };
         key::write(&mut self.key, configured.identity(), context);
         match self.memo.find(&self.key) {
-            Some(kept) if self.memo.is_due() => self.compared((step, configured), context, &kept),
-            Some(kept) => kept.answer(),
+            Some((kept, true)) => self.compared((step, configured), context, &kept),
+            Some((kept, false)) => kept.answer(),
             None => {
                 let answer = self.fresh.evaluate(step, context);
                 self.memo.keep(&self.key, &answer);
@@ -247,6 +243,16 @@ impl Weighter<Box<[u8]>, Arc<Kept>> for ByMemory {
     fn weight(&self, key: &Box<[u8]>, kept: &Arc<Kept>) -> u64 {
         weight(key, kept)
     }
+}
+
+/// True of one hit in `one_in`, wherever it falls: steps of a plan come in turns, and "each 1,024th" would only ever fall on
+/// every other one of six. The number is scattered (by the finaliser of MurmurHash3) before it is divided.
+fn is_due(number: u64, one_in: u64) -> bool {
+    let mut scattered = number;
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        scattered = (scattered ^ (scattered >> 33)).wrapping_mul(factor);
+    }
+    (scattered ^ (scattered >> 33)).checked_rem(one_in.max(1)) == Some(0)
 }
 
 /// The memory of an entry, estimated.

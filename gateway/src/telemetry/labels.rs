@@ -47,6 +47,18 @@ pub(super) struct Policy {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct Evaluations {
+    pub(super) policy: String,
+    /// `sandbox` or `memo`
+    pub(super) source: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct HostFault {
+    pub(super) kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct Fault {
     pub(super) policy: String,
     pub(super) kind: &'static str,

@@ -66,7 +66,8 @@ fn a_scrape_has_every_number_under_its_name() {
     metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
     metrics.quoted(None, QuoteOutcome::Invalid);
     metrics.step_evaluated("image-channel@1.0.0", &cost(25_000, 8_000));
-    metrics.policy_faulted("image-channel@1.0.0", &Fault::OutOfFuel);
+    metrics.evaluation_faulted("image-channel@1.0.0", &Fault::OutOfFuel);
+    metrics.evaluation_faulted("image-channel@1.0.0", &Fault::PoolExhausted);
     let text = metrics.encode();
     assert_has_lines(
         &text,
@@ -82,13 +83,14 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_http_requests_in_flight 1",
             "farebox_http_requests_abandoned_total 1",
             "farebox_http_requests_shed_total{reason=\"busy\"} 1",
-            "farebox_policy_evaluations_total{policy=\"image-channel@1.0.0\"} 1",
+            "farebox_policy_evaluations_total{policy=\"image-channel@1.0.0\",source=\"sandbox\"} 1",
             "farebox_quotes_total{plan=\"gpu-standard\",outcome=\"issued\"} 2",
             "farebox_quotes_total{plan=\"none\",outcome=\"invalid\"} 1",
             "farebox_policy_step_fuel_sum{policy=\"image-channel@1.0.0\"} 25000.0",
             "farebox_policy_step_fuel_count{policy=\"image-channel@1.0.0\"} 1",
             "farebox_policy_step_duration_seconds_bucket{le=\"0.000016\",policy=\"image-channel@1.0.0\"} 1",
             "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
+            "farebox_sandbox_faults_total{kind=\"pool_exhausted\"} 1",
             "farebox_quote_store_quotes 9",
             "farebox_memo_hits_total 21",
             "farebox_memo_misses_total 22",
@@ -113,7 +115,7 @@ fn a_scrape_has_every_number_under_its_name() {
 fn labels_do_not_grow_without_end() {
     let metrics = metrics();
     for index in 0..2_000 {
-        metrics.policy_faulted(&format!("policy-{index}@1.0.0"), &Fault::OutOfMemory);
+        metrics.evaluation_faulted(&format!("policy-{index}@1.0.0"), &Fault::OutOfMemory);
         metrics.quoted(Some(&format!("plan-{index}")), QuoteOutcome::Issued);
     }
     let text = metrics.encode();
@@ -126,7 +128,7 @@ fn labels_do_not_grow_without_end() {
 #[test]
 fn label_values_are_escaped() {
     let metrics = metrics();
-    metrics.policy_faulted("a\"} 1\n", &Fault::StackOverflow);
+    metrics.evaluation_faulted("a\"} 1\n", &Fault::StackOverflow);
     assert_has_lines(
         &metrics.encode(),
         &["farebox_policy_faults_total{policy=\"a\\\"} 1\\n\",kind=\"stack_overflow\"} 1"],

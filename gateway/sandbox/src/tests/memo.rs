@@ -128,16 +128,36 @@ fn a_fault_of_the_host_says_nothing_about_the_policy() {
     assert_eq!((recomputed, differences, quarantined), (1, 0, 0));
 }
 
+/// Of each step of a plan, whatever their number: steps come in turns.
 #[test]
 fn one_hit_in_so_many_is_compared() {
-    let (steps, memo) = (steps(), Memo::new(MemoLimits { recompute_one_in: 10, ..LIMITS }));
-    let answer = |_| Ok(saying("this"));
-    let mut memoized = Memoized::new(&steps, &memo, Told { answer: &answer, asked: 0 });
-    for _ in 0..101 {
-        memoized.evaluate(0, &context()).unwrap();
+    for count in [1, 2, 6, 8, 16] {
+        let steps = vec![steps().into_iter().next().unwrap(); count];
+        let memo = Memo::new(MemoLimits { recompute_one_in: 16, ..LIMITS });
+        let asked = std::cell::RefCell::new(vec![0u32; count]);
+        let asking = Asked(&asked);
+        let mut memoized = Memoized::new(&steps, &memo, asking);
+        let rounds = 1_000;
+        for _ in 0..rounds {
+            for step in 0..count {
+                memoized.evaluate(step, &context()).unwrap();
+            }
+        }
+        let MemoCounters { recomputed, .. } = memo.counters();
+        let expected = rounds * count as u64 / 16;
+        assert!(recomputed > expected / 2 && recomputed < expected * 2, "{recomputed} of about {expected}");
+        assert!(asked.borrow().iter().all(|asked| *asked > 20), "{count} steps: {asked:?}");
     }
-    let MemoCounters { hits, recomputed, .. } = memo.counters();
-    assert_eq!((hits, recomputed), (100, 10));
+}
+
+/// Counts how often each step was evaluated afresh.
+struct Asked<'a>(&'a std::cell::RefCell<Vec<u32>>);
+
+impl RunPolicy for Asked<'_> {
+    fn evaluate(&mut self, step: usize, _: &Context<'_>) -> Result<Evaluation, Halt> {
+        self.0.borrow_mut()[step] += 1;
+        Ok(saying("this"))
+    }
 }
 
 #[test]

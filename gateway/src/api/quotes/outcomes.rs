@@ -29,7 +29,7 @@ fn issued(metrics: &Metrics, quote: &Quote) {
         let Some(step) = plan.steps.get(skipped.step_index) else { continue };
         let (policy, tenant) = (step.policy.id(), &quote.issued.tenant_id);
         tracing::error!(plan = plan.name, step = step.id, policy, tenant, fault = %skipped.fault, "a policy faulted and was skipped");
-        metrics.policy_faulted(&policy, &skipped.fault);
+        metrics.evaluation_faulted(&policy, &skipped.fault);
     }
 }
 
@@ -44,8 +44,9 @@ fn failed(metrics: &Metrics, error: &QuotingError) {
             metrics.quoted(Some(plan), outcome(source));
             match &**source {
                 PricingError::Faulted { step, policy, fault, .. } => {
-                    tracing::error!(plan, step, policy, tenant, %fault, "a policy faulted");
-                    metrics.policy_faulted(policy, fault);
+                    let whose = if fault.is_host() { "the sandbox failed a policy" } else { "a policy faulted" };
+                    tracing::error!(plan, step, policy, tenant, %fault, "{whose}");
+                    metrics.evaluation_faulted(policy, fault);
                 }
                 PricingError::SumsDiffer(_) => tracing::error!(plan, tenant, "the rows of a quote do not sum"),
                 PricingError::Refused { .. }

@@ -64,7 +64,8 @@ fn scraped() -> String {
     metrics.http_shed(Shed::TimedOut);
     metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
     metrics.step_evaluated("image-channel@1.0.0", &cost(25_000, 8_000));
-    metrics.policy_faulted("image-channel@1.0.0", &Fault::Deadline);
+    metrics.evaluation_faulted("image-channel@1.0.0", &Fault::Deadline);
+    metrics.evaluation_faulted("image-channel@1.0.0", &Fault::OutOfFuel);
     metrics.encode()
 }
 
