@@ -64,7 +64,10 @@ impl App {
         let sandbox = sandbox(config.sandbox, config.code_cache.as_deref())?;
         let (data, policies) = (config.data_dir.display(), config.policies_dir.display());
         tracing::info!(%data, %policies, "loading the catalogue; compiling the policies takes some seconds");
-        Self::over(Catalog::load(&config.data_dir, &config.policies_dir, &sandbox), config, clock)
+        let catalog = Catalog::load(&config.data_dir, &config.policies_dir, &sandbox);
+        let (policies, from_code_cache) = (catalog.tallies.policies.good, catalog.policies_from_code_cache);
+        tracing::info!(policies, from_code_cache, "the catalogue is loaded");
+        Self::over(catalog, config, clock)
     }
 
     /// Over a catalogue that is loaded already.

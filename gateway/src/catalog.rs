@@ -63,6 +63,8 @@ pub struct Catalog {
     /// What was left out and why, in order of file, line and column.
     pub problems: Vec<CatalogProblem>,
     pub tallies: Tallies,
+    /// Policies that nobody had to compile for this catalogue.
+    pub policies_from_code_cache: usize,
 }
 
 /// How much there is of what a catalogue is made of.
@@ -112,6 +114,7 @@ impl Catalog {
             tenants: tenants.tally(),
             policies: policies.tally(),
         };
+        let policies_from_code_cache = policies.from_code_cache();
         let plans_left_out = plans.left_out().cloned().collect();
         Self {
             tenants: tenants.into_items(),
@@ -120,6 +123,7 @@ impl Catalog {
             engine: sandbox.engine_hash(),
             problems,
             tallies,
+            policies_from_code_cache,
         }
     }
 }

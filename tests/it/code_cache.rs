@@ -1,11 +1,13 @@
 //! The gateway's code cache on disk: a start fills it, and the next one mends what was damaged and starts all the same.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use farebox::app::App;
+use farebox::catalog::Catalog;
 use farebox::clock::Clock;
 use farebox::config::Config;
 
+use farebox_sandbox::Sandbox;
 use farebox_tests::POLICIES;
 
 use crate::harness::config;
@@ -17,6 +19,12 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// How many policies the next start finds compiled.
+fn from_code_cache(config: &Config, directory: &Path) -> usize {
+    let sandbox = Sandbox::with_code_cache(config.sandbox, directory, |_| {}).unwrap();
+    Catalog::load(&config.data_dir, &config.policies_dir, &sandbox).policies_from_code_cache
 }
 
 #[test]
@@ -40,6 +48,9 @@ fn a_start_fills_the_cache_and_the_next_one_mends_it() {
     bytes[middle] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     std::fs::remove_file(&filled[1].0).unwrap();
-    start();
+    assert_eq!(from_code_cache(&config, &directory), POLICIES.len() - 2);
     assert!(entries() == filled, "not mended: the same code under the same key has the same bytes");
+    assert_eq!(from_code_cache(&config, &directory), POLICIES.len());
+    start();
+    assert!(entries() == filled);
 }

@@ -24,6 +24,7 @@ use wasmtime::component::Component;
 
 use crate::sandbox::hex;
 use directory::Directory;
+use own_file::Unread;
 
 /// Names the format of an entry; another one would be another purpose.
 const PURPOSE: &[u8] = b"farebox compiled code 1\0";
@@ -38,7 +39,10 @@ pub enum CacheEvent {
     /// An entry is not what was written: damaged, moved or planted. It is not run.
     #[error("`{}` in the code cache is not what was written there; the policy is compiled anew", path.display())]
     Tampered { path: PathBuf, source: Mismatch },
-    /// An entry could not be written or removed.
+    /// An entry could not be read: the disk or the system, nobody's tampering.
+    #[error("`{}` in the code cache cannot be read; the policy is compiled anew", path.display())]
+    NotRead { path: PathBuf, source: io::Error },
+    /// An entry could not be made, written or removed.
     #[error("`{}` in the code cache cannot be written or removed", path.display())]
     NotWritten { path: PathBuf, source: io::Error },
 }
@@ -69,8 +73,6 @@ pub enum Mismatch {
     NotAFile,
     #[error("the engine does not take it")]
     Engine(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error(transparent)]
-    Io(#[from] io::Error),
 }
 
 impl NotUsed {
@@ -85,7 +87,7 @@ impl CacheEvent {
         match self {
             Self::NotUsed { source, .. } => !matches!(source, NotUsed::Io { .. } | NotUsed::Nameless),
             Self::Tampered { .. } => true,
-            Self::NotWritten { .. } => false,
+            Self::NotRead { .. } | Self::NotWritten { .. } => false,
         }
     }
 }
@@ -134,33 +136,41 @@ impl CodeCache {
         match self.load(&path, &digest, engine) {
             Ok(Some(component)) => return Ok(Compiled { component, is_cached: true }),
             Ok(None) => {}
-            Err(source) => (self.report)(&CacheEvent::Tampered { path: path.clone(), source }),
+            Err(event) => (self.report)(&event),
         }
         let component = Component::from_binary(engine, wasm)?;
-        self.keep(&path, &digest, &component.serialize()?);
+        let kept = component.serialize().map_err(io::Error::other).and_then(|code| self.keep(&path, &digest, &code));
+        if let Err(source) = kept {
+            (self.report)(&CacheEvent::NotWritten { path, source });
+        }
         Ok(Compiled { component, is_cached: false })
     }
 
     /// `None`: there is no entry.
-    fn load(&self, path: &Path, digest: &[u8; 32], engine: &Engine) -> Result<Option<Component>, Mismatch> {
-        let Some(entry) = own_file::read(path, directory::MAX_BYTES)? else { return Ok(None) };
-        let (mac, code) = entry.split_first_chunk::<MAC_BYTES>().ok_or(Mismatch::Mac)?;
+    fn load(&self, path: &Path, digest: &[u8; 32], engine: &Engine) -> Result<Option<Component>, CacheEvent> {
+        let tampered = |source| CacheEvent::Tampered { path: path.to_path_buf(), source };
+        let entry = match own_file::read(path, directory::MAX_BYTES) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(None),
+            Err(Unread::NotAFile) => return Err(tampered(Mismatch::NotAFile)),
+            Err(Unread::Io(source)) => return Err(CacheEvent::NotRead { path: path.to_path_buf(), source }),
+        };
+        let (mac, code) = entry.split_first_chunk::<MAC_BYTES>().ok_or_else(|| tampered(Mismatch::Mac))?;
         // Compares in constant time.
-        self.authenticator(digest, code).verify_slice(mac).map_err(|_| Mismatch::Mac)?;
+        self.authenticator(digest, code).verify_slice(mac).map_err(|_| tampered(Mismatch::Mac))?;
         #[expect(unsafe_code, reason = "loading code that this module compiled and wrote")]
         // SAFETY: the bytes must be unmodified output of `Component::serialize`. The MAC was made by `keep`, over such
         // output, by a process that holds the key, which only this user can read; and they are in this process's memory
         // since before the check. The engine's hash under the MAC says that this very engine compiled them.
         let component = unsafe { Component::deserialize(engine, code) };
-        component.map(Some).map_err(|error| Mismatch::Engine(error.into()))
+        component.map(Some).map_err(|error| tampered(Mismatch::Engine(error.into())))
     }
 
-    fn keep(&self, path: &Path, digest: &[u8; 32], code: &[u8]) {
+    fn keep(&self, path: &Path, digest: &[u8; 32], code: &[u8]) -> io::Result<()> {
         let mac = self.authenticator(digest, code).finalize().into_bytes();
-        match self.directory.write(path, &[&mac, code]) {
-            Ok(()) => self.tidy(),
-            Err(source) => (self.report)(&CacheEvent::NotWritten { path: path.to_path_buf(), source }),
-        }
+        self.directory.write(path, &[&mac, code])?;
+        self.tidy();
+        Ok(())
     }
 
     /// Over parts of fixed length, then the code: no two inputs are one text.

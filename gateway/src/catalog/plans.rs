@@ -1,5 +1,6 @@
 //! Plans as they are written become plan versions: priced by a book, every step configured.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farebox_pricing::amount::Rounding;
@@ -7,7 +8,7 @@ use farebox_pricing::currency::Currency;
 use farebox_pricing::exact;
 use farebox_pricing::granule::Granule;
 use farebox_pricing::plan::{Guards, Plan, UtilisationBasis};
-use farebox_pricing::price_book::PriceBook;
+use farebox_pricing::price_book::{PriceBook, PriceRow};
 use farebox_pricing::usage::UsageRules;
 
 use super::document::Document;
@@ -40,7 +41,8 @@ pub(super) fn read(document: &Document, wire: WirePlan, parts: Parts<'_>) -> Res
     let time_zone = findings.time_zone("/time_zone", &wire.time_zone);
     let quote_lifetime_s = quote_lifetime_s(&mut findings, &wire);
     let guards = guards(&mut findings, &wire.guards);
-    if let Some(book) = &book {
+    // Amounts of two currencies cannot be compared; that they differ is told already.
+    if let Some(book) = book.as_ref().filter(|book| currency == Some(book.currency)) {
         check_floor(&mut findings, &guards, book);
     }
     let usage = usage_rules(&mut findings, &wire.usage);
@@ -116,7 +118,7 @@ fn guards(findings: &mut Findings<'_>, wire: &WireGuards) -> Guards {
 /// A floor above a list price would be the price of that row, whatever the book says: one of the two is a mistake.
 fn check_floor(findings: &mut Findings<'_>, guards: &Guards, book: &PriceBook) {
     let Some(floor) = guards.floor_unit_price else { return };
-    let below: Vec<_> = book.rows().filter(|row| row.unit_price < floor).collect();
+    let below: Vec<_> = newest(book).filter(|row| row.unit_price < floor).collect();
     let Some(row) = below.iter().min_by_key(|row| row.unit_price) else { return };
     let more = match below.len().saturating_sub(1) {
         0 => String::new(),
@@ -132,6 +134,19 @@ fn check_floor(findings: &mut Findings<'_>, guards: &Guards, book: &PriceBook) {
         book.name
     );
     findings.wrong("/guards/floor_unit_price", message);
+}
+
+/// The last price of everything in a book. What it supersedes is history, and as right as it was. By the dates in the
+/// book, not today's, so that the same files have the same problems on every day.
+fn newest(book: &PriceBook) -> impl Iterator<Item = &PriceRow> {
+    let mut newest: BTreeMap<_, &PriceRow> = BTreeMap::new();
+    for row in book.rows() {
+        let last = newest.entry((&row.gpu_model, &row.region, row.market, row.min_gpus)).or_insert(row);
+        if last.effective_from < row.effective_from {
+            *last = row;
+        }
+    }
+    newest.into_values()
 }
 
 fn usage_rules(findings: &mut Findings<'_>, wire: &WireUsageRules) -> UsageRules {

@@ -62,6 +62,12 @@ impl Policies {
         Tally { left_out: shelved.left_out.saturating_add(self.not_loaded.len()), ..shelved }
     }
 
+    /// How many were not compiled for this catalogue.
+    pub(super) fn from_code_cache(&self) -> usize {
+        let is_cached = |id: &&String| self.shelf.peek(id).is_some_and(|offered| offered.policy.is_cached());
+        self.shelf.names().filter(is_cached).count()
+    }
+
     /// A policy, or why there is none.
     pub(super) fn get(&self, id: &str) -> Result<&Offered, Missing> {
         let (name, version) = id.split_once('@').unwrap_or((id, ""));

@@ -51,8 +51,8 @@ const HEAD: &str = "\
 # Hostile modules
 
 Modules that mean harm, and unlucky ones: where each is stopped, and by what. `fixtures/hostile/` holds them, or
-`tests/it/hostile/generated.rs` makes them. Each was tried twice, in one process and one small pool with the six policies
-of the fixtures; after each time W1 was quoted again, and every row, message and unit of fuel of it was as before.
+`tests/it/hostile/generated.rs` makes them. Each was tried twice, in one process and one small pool with the policies of
+the fixtures; after each time W1 was quoted again, and every row, message and unit of fuel of it was as before.
 
 A module that is not stopped prices W1, without usage, with its step behind the others: 10333.44 without it, 10436.77 with
 the 1 % that it may well ask for. What it tries to find out, it does not.

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use super::NotUsed;
 use crate::sandbox::hex;
 
-/// All entries together; the oldest go first. A policy takes about 1 MB.
+/// All entries together; those of other engines go first, then the oldest. A policy takes about 1 MB.
 pub(super) const MAX_BYTES: u64 = 256 << 20;
 /// What was written for so long was given up by a process that is gone.
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
@@ -26,8 +26,11 @@ pub(super) struct Directory {
     claimed_at: SystemTime,
 }
 
-/// An entry of this engine.
+/// An entry. Later in this order is dearer.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
+    /// Of this engine. Others may be in use as well: versions of the gateway share the user's cache directory.
+    is_ours: bool,
     modified: SystemTime,
     path: PathBuf,
     bytes: u64,
@@ -67,8 +70,8 @@ impl Directory {
         fs::rename(&unfinished, path).inspect_err(|_| drop(fs::remove_file(&unfinished)))
     }
 
-    /// Removes entries of other engines, what was never finished, and the oldest entries over the bound. Returns what
-    /// could not be removed.
+    /// Removes what was never finished, and what is over the bound: entries of other engines first, then the oldest.
+    /// Returns what could not be removed.
     pub(super) fn tidy(&self, engine_hash: &str) -> Vec<(PathBuf, io::Error)> {
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
         let entries = match fs::read_dir(&self.path) {
@@ -80,8 +83,10 @@ impl Directory {
             let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { continue };
             let Ok(modified) = metadata.modified() else { continue };
             match path.extension().and_then(OsStr::to_str) {
-                Some(ENTRY) if is_of(&path, engine_hash) => kept.push(Kept { modified, path, bytes: metadata.len() }),
-                Some(ENTRY) if is_entry(&path) => gone.push(path),
+                Some(ENTRY) if is_entry(&path) => {
+                    let is_ours = is_of(&path, engine_hash);
+                    kept.push(Kept { is_ours, modified, path, bytes: metadata.len() });
+                }
                 Some(UNFINISHED) if self.is_abandoned(modified) => gone.push(path),
                 _ => {}
             }
@@ -121,7 +126,7 @@ fn probe(directory: &Path) -> io::Result<(u32, SystemTime)> {
 }
 
 fn over_the_bound(mut kept: Vec<Kept>) -> impl Iterator<Item = PathBuf> {
-    kept.sort_by(|a, b| (b.modified, &b.path).cmp(&(a.modified, &a.path)));
+    kept.sort_unstable_by(|a, b| b.cmp(a));
     let mut total = 0_u64;
     kept.into_iter().filter_map(move |Kept { path, bytes, .. }| {
         total = total.saturating_add(bytes);
@@ -136,9 +141,9 @@ fn is_entry(path: &Path) -> bool {
     stem.split_once('-').is_some_and(|(digest, engine)| is_hash(digest) && is_hash(engine))
 }
 
+/// `path` is an entry's.
 fn is_of(path: &Path, engine_hash: &str) -> bool {
-    let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    is_entry(path) && stem.ends_with(engine_hash)
+    path.file_stem().and_then(OsStr::to_str).unwrap_or_default().ends_with(engine_hash)
 }
 
 /// Another process may have removed it first.

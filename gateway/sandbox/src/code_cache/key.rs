@@ -9,6 +9,7 @@ use hmac::{Hmac, KeyInit as _};
 use sha2::Sha256;
 
 use super::directory::write_new;
+use super::own_file::Unread;
 use super::{NotUsed, own_file};
 
 const KEY_BYTES: u64 = 32;
@@ -30,7 +31,12 @@ pub(super) fn read_or_make(path: &Path, owner: u32) -> Result<Hmac<Sha256>, NotU
     if metadata.uid() != owner || metadata.mode() & 0o077 != 0 || metadata.len() != KEY_BYTES {
         return Err(refused());
     }
-    let secret = own_file::read(path, KEY_BYTES).ok().flatten().ok_or_else(refused)?;
+    let secret = match own_file::read(path, KEY_BYTES) {
+        Ok(Some(secret)) => secret,
+        Ok(None) | Err(Unread::NotAFile) => return Err(refused()),
+        // Removing the key would not mend the disk, and cost every entry under it.
+        Err(Unread::Io(error)) => return Err(NotUsed::io(path)(error)),
+    };
     Hmac::new_from_slice(&secret).map_err(|_| refused())
 }
 
