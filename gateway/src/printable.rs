@@ -1,11 +1,12 @@
 //! Words of others on their way to a terminal: requests, documents, policies and servers may hold anything.
 
-/// The text in one line, without what a terminal would obey: control characters (so that no ANSI escape survives), line
-/// separators, and what turns the direction of the text around it. A line break or a tab becomes a space.
+use farebox_pricing::pipeline::is_control;
+
+/// The text in one line, without what a terminal would obey. A line break or a tab becomes a space.
 pub(crate) fn printable(text: &str) -> String {
     let space_for_break =
         |letter| if matches!(letter, '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}') { ' ' } else { letter };
-    text.chars().map(space_for_break).filter(|letter| !is_obeyed(*letter)).collect()
+    text.chars().map(space_for_break).filter(|letter| !is_control(*letter)).collect()
 }
 
 /// Like [`printable`], but line by line: for sentences of our own that hold words of others.
@@ -19,7 +20,7 @@ pub(crate) fn printable_json(json: &str) -> String {
     let mut printable = String::with_capacity(json.len());
     for letter in json.chars() {
         let is_space = matches!(letter, '\n' | '\t' | '\r');
-        if !is_space && (is_obeyed(letter) || matches!(letter, '\u{2028}' | '\u{2029}')) {
+        if !is_space && is_control(letter) {
             for unit in letter.encode_utf16(&mut [0; 2]) {
                 printable.push_str(&format!("\\u{unit:04x}"));
             }
@@ -28,13 +29,6 @@ pub(crate) fn printable_json(json: &str) -> String {
         }
     }
     printable
-}
-
-fn is_obeyed(letter: char) -> bool {
-    let turns_direction =
-        matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    // Tags are invisible, and so is a byte order mark within a text.
-    letter.is_control() || turns_direction || matches!(letter, '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]

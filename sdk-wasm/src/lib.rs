@@ -14,6 +14,7 @@ extern crate self as farebox_sdk;
 mod adjustment;
 #[cfg(any(target_arch = "wasm32", test))]
 mod arena;
+mod code;
 pub mod contract;
 mod definition;
 mod exact;
@@ -25,10 +26,11 @@ mod statistic;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
+pub use code::is_code;
 pub use contract::{Adjustment, Context, Outcome, Refusal};
 pub use definition::{Definition, every_line};
 pub use exact::{NotExact, Price, Quantity, Rate};
-pub use line::Line;
+pub use line::{Line, fact_number};
 pub use rust_decimal::{Decimal, RoundingStrategy};
 pub use statistic::{Statistic, Window};
 pub use {schemars, serde};

@@ -36,11 +36,7 @@ impl<'a> Line<'a> {
 
     /// The first value of `key` as an exact number. Refuses with `malformed_fact` where it is none.
     pub fn number(self, key: &str) -> Result<Option<Decimal>, Refusal> {
-        let Some(text) = self.fact(key) else { return Ok(None) };
-        match exact::parse(text) {
-            Ok(number) => Ok(Some(number)),
-            Err(why) => Err(Refusal::new("malformed_fact", format!("`{key}` is `{text}`, which is {why}"))),
-        }
+        self.fact(key).map(|text| fact_number(key, text)).transpose()
     }
 
     /// What was observed of the GPUs behind the line; `None` where it may not move a price.
@@ -79,6 +75,11 @@ impl Context {
     pub fn fact(&self, key: &str) -> Option<&str> {
         first(&self.facts, key)
     }
+}
+
+/// The value `text` of the fact `key` as an exact number. Refuses with `malformed_fact` where it is none.
+pub fn fact_number(key: &str, text: &str) -> Result<Decimal, Refusal> {
+    exact::parse(text).map_err(|why| Refusal::new("malformed_fact", format!("`{key}` is `{text}`, which is {why}")))
 }
 
 fn first<'a>(facts: &'a [Fact], key: &str) -> Option<&'a str> {

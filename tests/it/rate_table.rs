@@ -2,5 +2,6 @@
 
 mod cost;
 mod equal_plans;
+mod facts;
 mod readme;
 mod tiers;

@@ -24,6 +24,7 @@ use crate::settle::SumsDiffer;
 use group::Group;
 
 pub use line::{AdjustmentScope, AppliedAdjustment, Line, LineUnit, MethodUsed};
+pub use text::is_control;
 
 /// Adjustments and notes that policies may make on one line, over all steps; also on the whole quote, in one step.
 pub const MAX_ADJUSTMENTS_PER_LINE: usize = 64;

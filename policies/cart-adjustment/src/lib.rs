@@ -27,6 +27,7 @@ parameters! {
         /// The sum from which it holds, itself included. Left out: any.
         pub from: Option<Price>,
         /// Shown to the customer; default `Credit`.
+        #[schemars(length(min = 1, max = 200))]
         pub label: Option<String>,
     }
 }
@@ -44,6 +45,9 @@ policy! {
     // One more hour can reach a tier that makes all of them cheaper.
     claims: [("not_monotone", "hours"), ("not_monotone", "gpu_count")],
 }
+
+/// Characters of a label, as in the contract.
+const MAX_LABEL: usize = 200;
 
 impl CartAdjustment {
     fn thresholds(&self) -> impl Iterator<Item = Price> {
@@ -88,12 +92,15 @@ fn validate(parameters: &CartAdjustment) -> Vec<Refusal> {
         }
         below = Some(from);
     }
-    if let Some(Credit { amount, from, .. }) = &parameters.credit {
+    if let Some(Credit { amount, from, label }) = &parameters.credit {
         if *amount <= Price::ZERO {
             refuse("not_positive", format!("`{amount}` must be above 0"), "/credit/amount".to_owned());
         }
         if let Some(from) = from.filter(|from| *from < Price::ZERO) {
             refuse("negative", format!("`{from}` must not be negative"), "/credit/from".to_owned());
+        }
+        if label.as_ref().is_some_and(|label| !(1..=MAX_LABEL).contains(&label.chars().count())) {
+            refuse("invalid_label", format!("a label has 1 to {MAX_LABEL} characters"), "/credit/label".to_owned());
         }
     }
     if let Some(minimum) = parameters.minimum.filter(|minimum| *minimum < Price::ZERO) {

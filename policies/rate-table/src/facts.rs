@@ -17,13 +17,15 @@ const fn number(key: &'static str, pointer: &'static str) -> Known {
     Known { key, is_number: true, pointer }
 }
 
-const KNOWN: [Known; 26] = [
+const KNOWN: [Known; 27] = [
     text("line.gpu_model", "/gpu_model"),
     text("line.region", "/region"),
     text("line.market", "/market"),
     text("line.billing", "/billing"),
     text("line.priority", "/priority"),
     number("line.gpu_count", "/gpu_count"),
+    // Wall time at the plan's granule: a request may give hours.
+    number("line.seconds", ""),
     number("line.memory_gib", "/memory_gib"),
     number("line.network_gbps", "/network_gbps"),
     number("line.storage_gib", "/storage_gib"),

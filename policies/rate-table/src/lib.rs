@@ -133,11 +133,14 @@ fn once(mut words: Vec<String>) -> Vec<String> {
     words
 }
 
+#[expect(
+    clippy::panic,
+    reason = "the SDK evaluates only what is configured: a trap is a fault, never a price without the step"
+)]
 fn rate_table(table: &Table, line: Line) -> Result<Vec<Adjustment>, Refusal> {
     match &table.0 {
         Form::Compiled(bytes) => walk(Rules::of(bytes), line),
-        // The SDK never evaluates what is not configured yet.
-        Form::Written(_) => Ok(Vec::new()),
+        Form::Written(_) => panic!("the table is not one that `configure` made"),
     }
 }
 
@@ -211,6 +214,43 @@ mod tests {
         assert_eq!(refusals(101, 1), ["too_many_rules"]);
         assert_eq!(refusals(1, 998), Vec::<String>::new());
         assert_eq!(refusals(1, 999), ["too_many_values"]);
+    }
+
+    #[test]
+    fn rules_that_all_count_say_no_more_than_a_line_has_room_for() {
+        let refusals = |matching: &str, noted: usize, refusing: usize| {
+            let noted = (0..noted).map(|number| {
+                format!(
+                    r#"{{"code": "r{number}", "label": "R", "rate": "0", "when": {{"line.region": "{number}"}},
+                    "note": {{"text": "why", "code": "n{number}"}}}}"#
+                )
+            });
+            let refusing = (0..refusing).map(|number| {
+                format!(
+                    r#"{{"code": "no{number}", "refuse": {{"detail": "no"}}, "when": {{"line.market": "{number}"}}}}"#
+                )
+            });
+            let rules: Vec<String> = noted.chain(refusing).collect();
+            let json = format!(r#"{{"matching": "{matching}", "rules": [{}]}}"#, rules.join(","));
+            let told = POLICY.configure(&json).err().unwrap_or_default();
+            told.into_iter().map(|refusal| refusal.code).collect::<Vec<_>>()
+        };
+        assert_eq!(refusals("all", 32, 20), Vec::<String>::new(), "a refusal is no row");
+        assert_eq!(refusals("all", 33, 0), ["too_many_rows"]);
+        assert_eq!(refusals("first", 33, 0), Vec::<String>::new());
+    }
+
+    #[test]
+    #[should_panic(expected = "not one that `configure` made")]
+    fn a_table_that_is_not_configured_prices_nothing() {
+        let context = Context { lines: vec![line()], ..Context::default() };
+        let written = RateTable { matching: Matching::First, rules: Vec::new() };
+        let _ = rate_table(&Table(Form::Written(written)), context.lines().next().unwrap());
+    }
+
+    fn line() -> farebox_sdk::contract::Line {
+        let (facts, segments, portions) = (Vec::new(), Vec::new(), Vec::new());
+        farebox_sdk::contract::Line { key: 0, facts, amounts: None, segments, portions, usage: None }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Which rules match a line. What is not known never matches: an absent fact and an absent statistic are not 0.
 
+use farebox_sdk::fact_number;
 use farebox_sdk::prelude::*;
 
 use crate::clock::{Day, LocalTime, TimeOfDay, Weekday};
@@ -37,7 +38,8 @@ impl FactCondition<'_> {
             FactTest::Present => values.next(),
             FactTest::Absent => values.next().is_none().then_some(Hit { index: 0, value: "" }),
             FactTest::Within(band) => match values.next() {
-                Some(hit) => band.holds(number(self.key, hit.value)?).then_some(hit),
+                // A band on text is a mistake somewhere: to go on would be to price by a guess.
+                Some(hit) => band.holds(fact_number(self.key, hit.value)?).then_some(hit),
                 None => None,
             },
         })
@@ -49,14 +51,6 @@ fn values<'a>(line: Line<'a>, key: &'a str) -> impl Iterator<Item = &'a str> {
     let context = line.context();
     let elsewhere = context.tenant.iter().chain(&context.facts);
     line.facts(key).chain(elsewhere.filter(move |fact| fact.key == key).map(|fact| fact.value.as_str()))
-}
-
-/// A band on text is a mistake somewhere: to go on would be to price by a guess.
-fn number(key: &str, value: &str) -> Result<Decimal, Refusal> {
-    match value.parse::<Quantity>() {
-        Ok(number) => Ok(number.value()),
-        Err(why) => Err(Refusal::new("malformed_fact", format!("`{key}` is `{value}`, which is {why}"))),
-    }
 }
 
 impl UsageCondition<'_> {

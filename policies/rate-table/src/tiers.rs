@@ -27,12 +27,12 @@ struct Span<'a> {
 
 /// What of the line is open, at the prices of `effect`; `None` where that sets no price.
 ///
-/// Portions that draw on a balance, or that cost nothing, stay as they are and count for no tier.
+/// Portions that draw on a balance stay as they are and count for no tier: the engine holds no others settled. A price of
+/// 0 that an earlier step set is a price like any other.
 pub(crate) fn reprice(effect: &Effect<'_>, line: Line<'_>) -> Option<Repriced> {
     let amounts = line.amounts.as_ref()?;
     let unit = amounts.unit.as_str();
-    let is_settled = |portion: &&Portion| portion.draws.is_some() || portion.unit_price.exact() == Some(Decimal::ZERO);
-    let mut portions: Vec<Portion> = line.portions.iter().filter(is_settled).cloned().collect();
+    let mut portions: Vec<Portion> = line.portions.iter().filter(|portion| portion.draws.is_some()).cloned().collect();
     let mut open = amounts.quantity.exact()?;
     for settled in &portions {
         open = open.checked_sub(settled.quantity.exact()?)?;

@@ -4,18 +4,19 @@ mod conditions;
 mod effects;
 mod order;
 
+use farebox_sdk::is_code;
 use farebox_sdk::prelude::*;
 
-use crate::written::{RateTable, Rule};
+use crate::written::{Matching, RateTable, Rule};
 
 /// Most mistakes that one table is told; the host takes 256.
 const MAX_TOLD: usize = 100;
 /// Bounded, so that a table that passes costs a fraction of an evaluation's fuel.
 const MAX_RULES: usize = 100;
 /// Facts and values that all rules name together, for the same reason.
-const MAX_NAMED: usize = 1000;
-/// Characters of a code. With `_fee` it is well within what the host takes.
-const MAX_CODE: usize = 64;
+pub(crate) const MAX_NAMED: usize = 1000;
+/// Rows and messages on one line, of all steps, as in the contract.
+const MAX_SAID: usize = 64;
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]
@@ -55,7 +56,12 @@ pub(crate) fn validate(table: &RateTable) -> Vec<Refusal> {
         let detail = format!("a table names at most {MAX_NAMED} facts and values in all, not {named}");
         findings.wrong("/rules", "too_many_values", detail);
     }
-    for (index, rule) in table.rules.iter().take(MAX_RULES).enumerate() {
+    // To look at each part of what is too large would burn the fuel that tells so.
+    if !findings.0.is_empty() {
+        return findings.0;
+    }
+    check_said(table, &mut findings);
+    for (index, rule) in table.rules.iter().enumerate() {
         let place = Place { rule, index };
         check_code(place, &rule.code, "/code", &mut findings);
         if let Some(code) = rule.note.as_ref().and_then(|note| note.code.as_ref()) {
@@ -69,12 +75,22 @@ pub(crate) fn validate(table: &RateTable) -> Vec<Refusal> {
     findings.0
 }
 
+/// Where all rules count, all of them may match one line.
+fn check_said(table: &RateTable, findings: &mut Findings) {
+    let said: usize = table.rules.iter().map(|rule| rule.codes().len()).sum();
+    if table.matching == Matching::All && said > MAX_SAID {
+        let detail = format!(
+            "a line has at most {MAX_SAID} rows and notes, and these rules together {said}; match the `first`, or take \
+             fewer rules"
+        );
+        findings.wrong("/rules", "too_many_rows", detail);
+    }
+}
+
 fn check_code(place: Place<'_>, code: &str, field: &str, findings: &mut Findings) {
-    let is_of_code = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-');
-    let starts_well = code.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit());
-    if !starts_well || code.len() > MAX_CODE || !code.bytes().all(is_of_code) {
+    if !is_code(code) {
         let detail =
-            format!("code `{code}` is not a word of at most {MAX_CODE} lower-case letters, digits, `.`, `_` and `-`");
+            format!("code `{code}` is not a word of at most 64 lower-case letters, digits, `_`, `-` and dots between");
         findings.wrong(place.at(field), "invalid_code", detail);
     }
 }

@@ -9,6 +9,8 @@ use farebox_sdk::serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer
 use farebox_sdk::serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use farebox_sdk::serde::{Deserialize, Deserializer, Serialize};
 
+use crate::validation::MAX_NAMED;
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(crate = "farebox_sdk::serde")]
 pub(crate) enum Wanted {
@@ -81,7 +83,8 @@ impl JsonSchema for Wanted {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let values = json_schema!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 });
+        let value = json_schema!({ "type": "string", "minLength": 1 });
+        let values = json_schema!({ "type": "array", "items": value, "minItems": 1, "maxItems": MAX_NAMED });
         let mut bound = |what: &str| {
             let quantity = generator.subschema_for::<Quantity>();
             json_schema!({ "description": what, "allOf": [quantity] })
@@ -90,8 +93,9 @@ impl JsonSchema for Wanted {
             "description": "A value; a list, one of which it must be; or a table for everything else.",
             "type": ["string", "array", "object"],
             "minLength": 1,
-            "items": { "type": "string", "minLength": 1 },
+            "items": value,
             "minItems": 1,
+            "maxItems": MAX_NAMED,
             "additionalProperties": false,
             "properties": {
                 "other_than": { "description": "One of its values is none of these.", "allOf": [values] },

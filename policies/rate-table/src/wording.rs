@@ -7,6 +7,9 @@ use crate::compiled::{FactCondition, HOUR_SECONDS, Rule, UsageCondition};
 
 pub(crate) const GPU_SECOND: &str = "gpu_second";
 
+/// Bytes of a text of which the first 200 characters are shown. Facts of steps are long, and could be named many times.
+const ENOUGH: usize = 800;
+
 /// Pieces of a template: text, and keys between braces. `None` where a brace is open or closed for nothing.
 pub(crate) fn pieces(template: &str) -> Option<Vec<(&str, Option<&str>)>> {
     let mut pieces = Vec::new();
@@ -27,6 +30,9 @@ impl Rule<'_> {
     pub(crate) fn filled(&self, template: &str, line: Line<'_>) -> Result<String, Refusal> {
         let mut text = String::with_capacity(template.len());
         for (plain, key) in pieces(template).unwrap_or_default() {
+            if text.len() > ENOUGH {
+                break;
+            }
             let condition = key.and_then(|key| self.conditions.facts.iter().find(|condition| condition.key == key));
             if let Some(condition) = condition {
                 text.push_str(condition.hit(line)?.map_or("", |hit| hit.value));

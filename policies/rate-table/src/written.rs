@@ -21,7 +21,7 @@ parameters! {
     /// `amount`, `unit_price`, `graduated`, `volume`, `minimum`, `ramp`, `refuse`, or a `note` alone.
     pub(crate) struct Rule {
         /// Names the row on a quote, or the refusal: lower-case letters, digits, `.`, `_` and `-`.
-        #[schemars(regex(pattern = "^[a-z0-9][a-z0-9._-]{0,63}$"))]
+        #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*(\\.[a-z0-9_-]+)*$"), length(max = 64))]
         pub(crate) code: String,
         /// What customers read. Wanted wherever a price is moved.
         #[schemars(length(min = 1, max = 200))]
@@ -118,7 +118,7 @@ parameters! {
         #[schemars(length(min = 1, max = 200))]
         pub(crate) text: String,
         /// By default the rule's; beside a price a code of its own.
-        #[schemars(regex(pattern = "^[a-z0-9][a-z0-9._-]{0,63}$"))]
+        #[schemars(regex(pattern = "^[a-z0-9][a-z0-9_-]*(\\.[a-z0-9_-]+)*$"), length(max = 64))]
         pub(crate) code: Option<String>,
     }
 

@@ -1,6 +1,8 @@
 //! S7: which kinds of sessions a plan sells, what comes with them, and snapshot storage as a line of its own.
 
+use farebox_sdk::is_code;
 use farebox_sdk::prelude::*;
+use farebox_sdk::schemars::{Schema, SchemaGenerator, json_schema};
 
 parameters! {
     /// The kinds of sessions that the plan sells: at least one. An item that asks for another is refused.
@@ -13,6 +15,7 @@ parameters! {
 
     pub struct Kind {
         /// What the price holds already, by code: `{ logs = "Logs" }`. Shown at 0.
+        #[schemars(schema_with = "labels")]
         pub included: BTreeMap<String, String> = BTreeMap::new(),
         /// Of snapshot storage, for one GiB and second of the item's time. Left out: none is sold. A price of a GiB for 30
         /// days is 2,592,000 times as much.
@@ -33,8 +36,10 @@ policy! {
 }
 
 const STORAGE: &str = "storage";
-/// Characters of a code.
-const MAX_CODE: usize = 64;
+/// Characters of a label, as in the contract.
+const MAX_LABEL: usize = 200;
+/// Things that a session holds. Each is a row, and a line has 64 at most, those of other steps included.
+const MAX_INCLUDED: usize = 60;
 /// Decimals of a GiB: beyond them a quantity may not be exact, and a millionth is a kibibyte.
 const MAX_DECIMALS: u32 = 6;
 
@@ -74,6 +79,12 @@ impl SessionPlan {
     }
 }
 
+/// The schema of `included`.
+fn labels(_: &mut SchemaGenerator) -> Schema {
+    let label = json_schema!({ "type": "string", "minLength": 1, "maxLength": MAX_LABEL });
+    json_schema!({ "type": "object", "additionalProperties": label, "maxProperties": MAX_INCLUDED })
+}
+
 fn reads(parameters: &SessionPlan) -> Vec<String> {
     let sells_storage = parameters.sold().iter().any(|sold| sold.kind.storage_per_gib_second.is_some());
     let time = sells_storage.then_some("line.seconds");
@@ -99,9 +110,19 @@ fn validate(parameters: &SessionPlan) -> Vec<Refusal> {
     }
     let mut refusals = Vec::new();
     for Sold { session, kind, .. } in sold {
-        for code in kind.included.keys().filter(|code| !is_code(code)) {
-            let detail = format!("`{code}` is not a lower-case word of at most {MAX_CODE} characters, or is taken");
-            refusals.push(Refusal::new("not_a_code", detail).at(format!("/{session}/included")));
+        let included = format!("/{session}/included");
+        if kind.included.len() > MAX_INCLUDED {
+            let detail = format!("a session holds at most {MAX_INCLUDED} things, not {}", kind.included.len());
+            refusals.push(Refusal::new("too_many_included", detail).at(&included));
+            continue;
+        }
+        for code in kind.included.keys().filter(|code| !is_free_code(code)) {
+            let detail = format!("`{code}` is not a lower-case word of at most 64 characters, or is taken");
+            refusals.push(Refusal::new("not_a_code", detail).at(&included));
+        }
+        for (code, _) in kind.included.iter().filter(|(_, label)| !(1..=MAX_LABEL).contains(&label.chars().count())) {
+            let detail = format!("the label of `{code}` has 1 to {MAX_LABEL} characters");
+            refusals.push(Refusal::new("invalid_label", detail).at(&included));
         }
         if let Some(price) = kind.storage_per_gib_second.filter(|price| *price < Price::ZERO) {
             let detail = format!("`{price}` must not be negative");
@@ -111,12 +132,9 @@ fn validate(parameters: &SessionPlan) -> Vec<Refusal> {
     refusals
 }
 
-/// A word that none of this policy's own rows has.
-fn is_code(code: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    (1..=MAX_CODE).contains(&code.len())
-        && code.bytes().all(is_word)
-        && !["interactive", "batch", STORAGE].contains(&code)
+/// A code that none of this policy's own rows has.
+fn is_free_code(code: &str) -> bool {
+    is_code(code) && !["interactive", "batch", STORAGE].contains(&code)
 }
 
 fn session_plan(parameters: &SessionPlan, line: Line) -> Result<Outcome, Refusal> {

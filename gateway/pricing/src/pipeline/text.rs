@@ -51,9 +51,11 @@ fn has_control(text: &str) -> bool {
     !text.bytes().all(is_printable) && text.chars().any(is_control)
 }
 
-/// C0 and C1 (so that no ANSI escape survives), line separators, and what turns the direction of the text around it.
-fn is_control(character: char) -> bool {
+/// What a terminal or a page obeys instead of showing it: C0 and C1 (so that no ANSI escape survives), line separators, and
+/// what turns the direction of the text around it. Tags are invisible, and so is a byte order mark within a text.
+pub fn is_control(character: char) -> bool {
     let turns_direction =
         matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    character.is_control() || turns_direction || matches!(character, '\u{2028}' | '\u{2029}')
+    let is_invisible = matches!(character, '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+    character.is_control() || turns_direction || is_invisible || matches!(character, '\u{2028}' | '\u{2029}')
 }

@@ -79,7 +79,9 @@ fn a_cart_too_long_for_what_is_added_to_it_is_no_fault_of_the_policy() {
 
 #[test]
 fn texts_of_200_characters_lose_what_a_terminal_would_obey() {
-    let text = |ending: &str| format!("\u{1b}[31m{}\u{7}\r\n\u{9b}\u{202e}\u{2066}\u{2028}{ending}", "好".repeat(190));
+    let text = |ending: &str| {
+        format!("\u{1b}[31m{}\u{7}\r\n\u{9b}\u{202e}\u{2066}\u{2028}\u{feff}\u{e0041}{ending}", "好".repeat(190))
+    };
     let shown = |ending: &str| format!("[31m{}{ending}", "好".repeat(190));
     let fact = Fact::new("region", text("f"));
     let adjustment =

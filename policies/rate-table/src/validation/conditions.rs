@@ -1,5 +1,7 @@
 //! Conditions: facts that exist, bands that hold something, windows that begin and end.
 
+use std::collections::BTreeSet;
+
 use farebox_sdk::prelude::*;
 
 use super::{Findings, Place};
@@ -53,8 +55,9 @@ fn check_values(values: &[String], pointer: &str, findings: &mut Findings) {
     if values.is_empty() || values.iter().any(String::is_empty) {
         findings.wrong(pointer, "no_value", "name at least one value, and none that is empty");
     }
-    for (index, value) in values.iter().enumerate() {
-        if values.iter().take(index).any(|earlier| earlier == value) {
+    let mut earlier = BTreeSet::new();
+    for value in values {
+        if !earlier.insert(value) {
             findings.wrong(pointer, "repeated_value", format!("value `{value}` is there twice"));
         }
     }
