@@ -35,7 +35,7 @@ use crate::workers::Workers;
 
 pub(crate) use problem::Problem;
 pub(crate) use usage_snapshots::read as read_snapshot;
-pub(crate) use wire::QuoteView;
+pub(crate) use wire::{QuoteView, line_id};
 
 /// What the handlers share. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -15,5 +15,5 @@ pub use cases::{BadCase, Case, load_cases};
 pub use check::{Check, FUEL_SHARE_PERCENT, Level, Report, check};
 pub use declared::beyond_declared;
 pub use native::{ANSWERS_VARIABLE, NativeAnswers, NoAnswers};
-pub use scaffold::{Created, Places, ScaffoldError, create};
+pub use scaffold::{Created, ScaffoldError, Surroundings, create};
 pub use trial::{Answer, Spent, Tried, try_case};

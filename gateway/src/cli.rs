@@ -122,6 +122,11 @@ fn tell_json(json: &str) -> Result<(), Failure> {
     tell(&format!("{json}\n"))
 }
 
+/// `1 case`, `2 cases`
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A sentence that stops nothing.
 fn warn(sentence: &str) {
     eprintln!("farebox: warning: {}", printable_lines(sentence));
@@ -160,17 +165,43 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_manual_has_every_option() {
-        let manual = include_str!("../../docs/cli.md");
-        let command = Arguments::command();
-        for name in ["serve", "demo", "quote", "check"] {
-            let subcommand = command.find_subcommand(name).unwrap();
-            assert!(manual.contains(&format!("`farebox {name} ")), "docs/cli.md lacks `farebox {name}`");
-            for option in subcommand.get_arguments().filter_map(|argument| argument.get_long()) {
-                assert!(manual.contains(&format!("--{option}")), "docs/cli.md lacks `--{option}` of `farebox {name}`");
-            }
+    /// What the manual lacks of a command and those below it: its row, its section, and in there an option or an input.
+    fn lacking(path: &str, command: &clap::Command, manual: &str) -> Vec<String> {
+        if command.has_subcommands() {
+            let below = command.get_subcommands();
+            return below.flat_map(|it| lacking(&format!("{path} {}", it.get_name()), it, manual)).collect();
         }
+        let row = format!("| `{path}");
+        let heading = format!("\n## `{path}`\n");
+        let mut lacking = Vec::new();
+        if !manual.contains(&row) {
+            lacking.push(format!("a row for `{path}`"));
+        }
+        let Some((_, section)) = manual.split_once(&heading) else { return vec![format!("a section `{path}`")] };
+        let section = section.split("\n## ").next().unwrap_or_default();
+        for argument in command.get_arguments() {
+            let names = match argument.get_long() {
+                Some(option) => vec![format!("--{option}")],
+                None => argument.get_value_names().unwrap().iter().map(ToString::to_string).collect(),
+            };
+            let is_there = |name: &String| [' ', '`'].iter().any(|end| section.contains(&format!("`{name}{end}")));
+            lacking.extend(names.into_iter().filter(|name| !is_there(name)).map(|name| format!("{name} of {path}")));
+        }
+        lacking
+    }
+
+    #[test]
+    fn the_manual_has_every_command_option_and_input() {
+        let manual = include_str!("../../docs/cli.md").replace("\\|", "|");
+        assert_eq!(lacking("farebox", &Arguments::command(), &manual), Vec::<String>::new());
+        // And would say so if it had not.
+        let without = manual.replacen("`--deny-warnings`", "", 1);
+        assert_eq!(lacking("farebox", &Arguments::command(), &without), ["--deny-warnings of farebox policy check"]);
+    }
+
+    #[test]
+    fn things_are_counted_in_words() {
+        assert_eq!([counted(1, "case"), counted(0, "case"), counted(2, "case")], ["1 case", "0 cases", "2 cases"]);
     }
 
     #[test]

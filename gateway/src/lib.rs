@@ -19,6 +19,7 @@ mod causes;
 pub mod cli;
 pub mod clock;
 pub mod config;
+mod hex;
 pub mod intake;
 mod ledger;
 mod printable;

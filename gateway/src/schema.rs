@@ -35,6 +35,8 @@ impl Violation {
 const SDK_DECIMAL: &str = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$";
 /// Most violations that one document is told.
 pub const MAX_VIOLATIONS: usize = 1_000;
+/// Of the unknown members of one object, how many are compared with the known ones: comparing costs.
+const MOST_SUGGESTIONS: usize = 24;
 
 /// The compiled schema of one wire type.
 #[derive(Debug)]
@@ -93,8 +95,9 @@ fn violations_of(error: &ValidationError<'_>, schema: &Value) -> Vec<Violation> 
     match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             let known = names_beside(error.schema_path().as_str(), schema);
-            let unknown = unexpected.iter().map(|name| {
-                let meant = did_you_mean(name, known.iter().copied());
+            let unknown = unexpected.iter().take(MAX_VIOLATIONS).enumerate().map(|(position, name)| {
+                let known = known.iter().copied().filter(|_| position < MOST_SUGGESTIONS);
+                let meant = did_you_mean(name, known);
                 let detail = format!("`{}` is not a known field{meant}", shorten(name));
                 Violation::new(child(&path, name), "unknown_field", detail)
             });
@@ -199,3 +202,6 @@ fn shorten(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

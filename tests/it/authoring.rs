@@ -145,16 +145,20 @@ fn usage_and_bad_input_end_with_a_sentence() {
     fs::write(here.join("empty-module.wasm"), b"\0asm\x01\0\0\0").unwrap();
     fs::create_dir(here.join("nothing")).unwrap();
     for (arguments, code, said) in [
-        (&["policy", "new", "Night_Rate"][..], 1, "`night-rate` would do"),
-        (&["policy", "new", "night-rate", "--sdk", "nothing"], 1, "there is no `farebox-sdk` in `nothing`"),
+        (&["policy", "new", "Night_Rate"][..], 64, "`night-rate` would do"),
+        (&["policy", "new", "night-rate", "--sdk", "nothing"], 66, "there is no `farebox-sdk` in `nothing`"),
         (&["policy", "build"], 1, "`.` is no package of a policy"),
         (&["policy", "build", "text.wasm"], 1, "`text` is no policy: the file is WebAssembly text"),
         (&["policy", "build", "empty-module.wasm"], 1, "`empty-module` is no policy: the component does not export"),
-        (&["policy", "build", "text.wasm", "--out", "."], 1, "choose another folder with `--out`"),
+        (&["policy", "build", "text.wasm", "--out", "."], 64, "choose another folder with `--out`"),
         (&["policy", "build", "empty-module.wasm", "text.wasm", "./text.wasm"], 1, "two policies are named `text`"),
         (&["policy", "test", "nothing"], 1, "`nothing` is no package of a policy"),
         (&["policy", "check", "text.wasm"], 1, "the file is WebAssembly text"),
-        (&["policy", "check", "no.wasm"], 1, "`no.wasm` is no package of a policy"),
+        (&["policy", "check", "no.wasm"], 66, "`no.wasm` is not there; is the path right from here?"),
+        (&["policy", "build", "no.wasm"], 66, "`no.wasm` is not there"),
+        (&["policy", "test", "nowhere"], 66, "`nowhere` is not there"),
+        (&["policy", "check", "text.wasm", "--cases", "nowhere"], 66, "case `nowhere` cannot be read: No such file"),
+        (&["policy", "check", "text.wasm", "--cases", "nothing"], 1, "no `.json` file in it"),
         (&["policy", "check", "text.wasm", "empty-module.wasm", "--cases", "nothing"], 64, "`--cases` goes with one"),
         (&["policy", "check", "--frobnicate"], 64, "--frobnicate"),
     ] {

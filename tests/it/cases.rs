@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Answer, TestGateway, fixture, root};
+use crate::harness::{Answer, TestGateway, fixture, root, updates_cases};
 
 #[test]
 fn every_case_answers_as_recorded() {
@@ -63,7 +63,7 @@ fn by_hand(name: &str, case: &Value, answer: &Answer) -> Result<(), String> {
 
 fn recorded(name: &str, file: &Path, answer: &Value) -> Result<(), String> {
     let text = format!("{answer:#}\n");
-    if std::env::var_os("UPDATE_CASES").is_some() {
+    if updates_cases() {
         std::fs::write(file, text).unwrap();
         return Ok(());
     }

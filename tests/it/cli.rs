@@ -1,6 +1,7 @@
 //! The command line as a process: what it says where, and how it ends.
 
 mod checking;
+mod demo;
 mod exit_codes;
 mod quoting;
 

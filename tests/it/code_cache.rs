@@ -10,16 +10,7 @@ use farebox::config::Config;
 use farebox_sandbox::Sandbox;
 use farebox_tests::POLICIES;
 
-use crate::harness::config;
-
-/// Gone at the end.
-struct Place(PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::harness::{Folder, config};
 
 /// How many policies the next start finds compiled.
 fn from_code_cache(config: &Config, directory: &Path) -> usize {
@@ -29,8 +20,8 @@ fn from_code_cache(config: &Config, directory: &Path) -> usize {
 
 #[test]
 fn a_start_fills_the_cache_and_the_next_one_mends_it() {
-    let place = Place(std::env::temp_dir().join(format!("farebox-it-code-cache-{}", std::process::id())));
-    let directory = place.0.join("compiled");
+    let folder = Folder::new("code-cache");
+    let directory = folder.join("compiled");
     let config = Config { code_cache: Some(directory.clone()), ..config() };
     let start = || drop(App::build(&config, Clock::system()).unwrap());
     let entries = || -> Vec<(PathBuf, Vec<u8>)> {

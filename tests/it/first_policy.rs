@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::{policies, root};
+use crate::harness::{Folder, policies, root, updates_cases};
 
 /// What a shell block of the guide holds, and what the guide says that it prints.
 struct Block {
@@ -75,7 +74,7 @@ fn commands(lines: &[&str]) -> Vec<String> {
 
 /// The folders that the guide speaks of.
 struct Stage {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Stage {
@@ -83,12 +82,10 @@ impl Stage {
     fn set() -> Self {
         let mut hasher = DefaultHasher::new();
         root().hash(&mut hasher);
-        let folder = std::env::temp_dir().join(format!("farebox-first-policy-{:x}", hasher.finish()));
-        let _ = fs::remove_dir_all(&folder);
+        let folder = Folder::at(std::env::temp_dir().join(format!("farebox-first-policy-{:x}", hasher.finish())));
         for inside in ["pricing", "bin", "farebox/target/policies"] {
             fs::create_dir_all(folder.join(inside)).unwrap();
         }
-        let folder = folder.canonicalize().unwrap();
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_farebox-under-test"), folder.join("bin/farebox")).unwrap();
         for component in fs::read_dir(policies()).unwrap().map(|entry| entry.unwrap().path()) {
             fs::copy(&component, folder.join("farebox/target/policies").join(component.file_name().unwrap())).unwrap();
@@ -134,12 +131,6 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
 fn masked_word(word: &str) -> String {
     if word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return "<sha256>".to_owned();
@@ -176,7 +167,7 @@ fn check_printed(expected: &[String], output: &str) {
 
 fn compare(recording: &str) {
     let file = root().join("docs/first-policy-recording.txt");
-    if std::env::var_os("UPDATE_CASES").is_some() {
+    if updates_cases() {
         fs::write(&file, recording).unwrap();
         return;
     }

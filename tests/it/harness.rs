@@ -1,5 +1,8 @@
 //! Starts gateways over the fixtures and talks to them over HTTP. Every answer is held against the OpenAPI document.
 
+mod content;
+mod folder;
+
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -22,12 +25,20 @@ use tokio::sync::oneshot;
 use crate::conformance::{Document, Exchange};
 use crate::log_of_run;
 
+pub use content::{lasting, unnamed};
+pub use folder::Folder;
+
 /// Base64 of the token key: 32 times `a`.
 pub const SECRET: &str = "YWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWFhYWE=";
 
 /// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+/// Whether recorded answers are to be written anew: `UPDATE_CASES=1`, as for policies.
+pub fn updates_cases() -> bool {
+    std::env::var_os("UPDATE_CASES").is_some_and(|value| value == "1")
 }
 
 /// The policies, built from source once a run.

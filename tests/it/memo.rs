@@ -4,24 +4,16 @@ use farebox::clock::Clock;
 use farebox_sandbox::MemoLimits;
 use farebox_tests::book::Book;
 use jiff::Timestamp;
-use serde_json::Value;
 
-use crate::harness::{Answer, TestGateway, snapshot};
+use crate::harness::{Answer, TestGateway, snapshot, unnamed};
 
 /// The price of the moment is the same for all of a test's gateways.
 fn at(now: Timestamp) -> Clock {
     Clock::from_fn(move || now)
 }
 
-/// An answer without what differs between any two: ids, and the token, which holds one.
 fn content(answer: &Answer) -> (u16, String) {
-    let mut body: Value = answer.json();
-    if let Some(body) = body.as_object_mut() {
-        for name in ["id", "decision_id", "links", "token", "trace_id"] {
-            body.remove(name);
-        }
-    }
-    (answer.status, body.to_string())
+    (answer.status, unnamed(answer.json()).to_string())
 }
 
 fn counted(gateway: &TestGateway, name: &str) -> u64 {

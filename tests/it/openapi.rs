@@ -8,7 +8,7 @@ use farebox::catalog::wire::{WirePlan, WirePriceBook, WireTenant};
 use farebox::schema::{Schema, document_of};
 
 use crate::conformance::Document;
-use crate::harness::{TestGateway, root};
+use crate::harness::{TestGateway, root, updates_cases};
 
 #[test]
 fn the_document_is_the_one_checked_in() {
@@ -28,7 +28,7 @@ fn the_schemas_of_files_are_the_ones_checked_in() {
 fn assert_is_checked_in(path: &str, document: &Value) {
     let file = root().join(path);
     let text = format!("{document:#}\n");
-    if std::env::var_os("UPDATE_CASES").is_some() {
+    if updates_cases() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, &text).unwrap();
     }
@@ -117,7 +117,7 @@ fn example_answers_are_what_the_example_requests_get() {
     ];
     for (name, mut answer) in answers {
         settle(&mut answer);
-        if std::env::var_os("UPDATE_CASES").is_some() {
+        if updates_cases() {
             std::fs::write(file(name), format!("{answer:#}\n")).unwrap();
         }
         assert_eq!(read(name), answer, "{name} is out of date; run `UPDATE_CASES=1 make test` twice and read the diff");

@@ -59,7 +59,7 @@ fn beyond_capacity_the_answer_is_503_and_the_accepted_go_on() {
 }
 
 #[test]
-fn a_client_that_leaves_in_the_middle_costs_nothing_and_its_quote_stays() {
+fn a_client_that_leaves_costs_nothing_and_what_was_issued_before_stays() {
     let gateway = TestGateway::start_with(Clock::system(), |config| config.http.bounds.requests = 1);
     let body = fixture("requests/w1.json").to_string();
     let gone = begin(&gateway, &body);
@@ -73,14 +73,14 @@ fn a_client_that_leaves_in_the_middle_costs_nothing_and_its_quote_stays() {
     let metrics = gateway.get("/metrics").body;
     let quotes: Vec<_> = metrics.lines().filter(|line| line.starts_with("farebox_quotes_total")).collect();
     assert_eq!(quotes, ["farebox_quotes_total{plan=\"gpu-standard\",outcome=\"issued\"} 1"], "and nothing was priced");
-    // Whoever does not wait for the answer can read it later.
+    // Whether its request is priced depends on how soon it is missed.
     let unread = TcpStream::connect(gateway.address).map(|mut stream| {
         write!(stream, "{}{body}", head(body.len())).unwrap();
         stream
     });
     drop(unread);
     let read = || gateway.get(issued.header("location").unwrap());
-    // Until the one that nobody waits for has left its place.
+    // Until it has left its place.
     let status = (0..1_000).map(|_| read().status).find(|status| *status != 503);
     assert_eq!(status, Some(200));
 }

@@ -7,6 +7,15 @@ venv=target/schemathesis-venv
 out=target/schemathesis
 root=http://127.0.0.1:$port
 
+command -v curl >/dev/null || { echo "curl is missing; install it" >&2; exit 1; }
+# A gateway that was there before would be tested in place of ours. 7: nobody accepts the connection.
+answer=0
+curl --silent --max-time 5 --output /dev/null "$root/" || answer=$?
+if [ "$answer" -ne 7 ]; then
+	echo "port $port is taken; choose another: make schemathesis SCHEMATHESIS_PORT=..." >&2
+	exit 1
+fi
+
 if ! "$venv/bin/schemathesis" --version 2>/dev/null | grep -qF "$version"; then
 	python3 -m venv "$venv"
 	"$venv/bin/pip" install --quiet --disable-pip-version-check "schemathesis==$version"
@@ -27,5 +36,7 @@ until curl --silent --fail --output /dev/null "$root/readyz"; do
 	fi
 	sleep 0.2
 done
+# Whoever took the port meanwhile would answer as well.
+kill -0 "$gateway" 2>/dev/null || { echo "the gateway has ended; see $out/gateway.log" >&2; exit 1; }
 
 "$venv/bin/schemathesis" --config-file tests/schemathesis/schemathesis.toml run "$root/openapi.json"

@@ -5,11 +5,11 @@ use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
 use super::gzip;
+use crate::hex::short_hex;
 
 /// The strong tag of some bytes, without its quotes.
 pub(super) fn of(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    short_hex(&Sha256::digest(bytes))
 }
 
 /// `"tag"`

@@ -303,8 +303,9 @@ fn adjustment_view<'a>(quote: &'a Quote, adjustment: &'a AppliedAdjustment) -> A
     }
 }
 
-fn line_id(index: usize) -> String {
-    format!("l{}", index + 1)
+/// `l1` for the first.
+pub(crate) fn line_id(index: usize) -> String {
+    format!("l{}", index.saturating_add(1))
 }
 
 /// GPU time in hours where that is exact. 3,600 = 2⁴·3²·5², so hours have finitely many decimals where 9 divides the

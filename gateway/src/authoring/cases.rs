@@ -4,6 +4,7 @@ pub(super) mod host;
 pub(super) mod wire;
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -26,10 +27,12 @@ pub struct Case {
 
 /// A case file that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("case `{}`: {why}", .file.display())]
-pub struct BadCase {
-    file: PathBuf,
-    why: String,
+pub enum BadCase {
+    /// The file, or the directory of all.
+    #[error("case `{}` cannot be read", .file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("case `{}`: {why}", .file.display())]
+    Unusable { file: PathBuf, why: String },
 }
 
 #[derive(Deserialize)]
@@ -47,16 +50,16 @@ struct CaseFile {
 /// # Errors
 /// The first file that is no case; a directory that has none, for a policy without cases proves nothing.
 pub fn load_cases(directory: &Path) -> Result<Vec<Case>, BadCase> {
-    let unusable = |why: std::io::Error| BadCase { file: directory.to_owned(), why: why.to_string() };
+    let unreadable = |source| BadCase::Unreadable { file: directory.to_owned(), source };
     let mut files = Vec::new();
-    for entry in fs::read_dir(directory).map_err(unusable)? {
-        let file = entry.map_err(unusable)?.path();
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
         if file.extension().is_some_and(|extension| extension == "json") {
             files.push(file);
         }
     }
     if files.is_empty() {
-        return Err(BadCase { file: directory.to_owned(), why: "no `.json` file in it".to_owned() });
+        return Err(BadCase::Unusable { file: directory.to_owned(), why: "no `.json` file in it".to_owned() });
     }
     files.sort();
     files.into_iter().map(load_case).collect()
@@ -65,18 +68,23 @@ pub fn load_cases(directory: &Path) -> Result<Vec<Case>, BadCase> {
 fn load_case(file: PathBuf) -> Result<Case, BadCase> {
     let text = match fs::read_to_string(&file) {
         Ok(text) => text,
-        Err(error) => return Err(BadCase { file, why: error.to_string() }),
+        Err(source) => return Err(BadCase::Unreadable { file, source }),
     };
     let read: CaseFile = match serde_json::from_str(&text) {
         Ok(read) => read,
-        Err(error) => return Err(BadCase { file, why: error.to_string() }),
+        Err(error) => return Err(BadCase::Unusable { file, why: error.to_string() }),
     };
     let expected = match (read.outcome, read.refusal, read.refusals) {
         (None, None, None) => None,
         (Some(outcome), None, None) => Some(Answer::Outcome(outcome)),
         (None, Some(refusal), None) => Some(Answer::Refusal(refusal)),
         (None, None, Some(refusals)) => Some(Answer::Refusals(refusals)),
-        _ => return Err(BadCase { file, why: "has more than one of `outcome`, `refusal` and `refusals`".to_owned() }),
+        _ => {
+            return Err(BadCase::Unusable {
+                file,
+                why: "has more than one of `outcome`, `refusal` and `refusals`".to_owned(),
+            });
+        }
     };
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Case { name, file, parameters: read.parameters.get().to_owned(), context: read.context, expected })

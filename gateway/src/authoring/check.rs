@@ -11,6 +11,7 @@ use super::declared::beyond_declared;
 use super::lint::lint;
 use super::trial::{Tried, try_case};
 use crate::causes::with_causes;
+use crate::hex::hex;
 use crate::schema::Schema;
 
 /// Of the fuel of one evaluation, what the worst case may burn; above it the policy will not be activated (SPEC §7).
@@ -57,7 +58,7 @@ impl Report {
 
 /// Looks at everything: the component itself, and the cases beside it where there are any.
 pub fn check(sandbox: &Sandbox, bytes: &[u8], cases: Option<&[Case]>) -> Report {
-    let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(&Sha256::digest(bytes));
     let mut report = Report { policy: None, sha256, bytes: bytes.len(), worst_fuel: None, checks: Vec::new() };
     let policy = match sandbox.load(bytes) {
         Ok(policy) => policy,

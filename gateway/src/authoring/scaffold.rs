@@ -21,9 +21,9 @@ const CASES: [(&str, &str); 5] = [
     ("cases/refused_parameter.json", include_str!("scaffold/template/cases/refused_parameter.json")),
 ];
 
-/// Where things lie.
+/// Where a policy is begun, and where its SDK may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Places<'a> {
+pub struct Surroundings<'a> {
     /// The working directory.
     pub here: &'a Path,
     /// The SDK, or a checkout with it, as its author named it.
@@ -71,10 +71,10 @@ pub enum ScaffoldError {
 ///
 /// # Errors
 /// Everything is checked before the first file is written; what was written before an error is removed again.
-pub fn create(target: &Path, places: Places<'_>) -> Result<Created, ScaffoldError> {
-    let directory = place::normalised(&places.here.join(target));
+pub fn create(target: &Path, surroundings: Surroundings<'_>) -> Result<Created, ScaffoldError> {
+    let directory = place::normalised(&surroundings.here.join(target));
     let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let place = place::of(&directory, places.sdk, places.built_from)?;
+    let place = place::of(&directory, surroundings.sdk, surroundings.built_from)?;
     // The lock file of the SDK's own workspace: the versions that it is tested with, and nothing to be looked up.
     let root = match &place {
         Place::Member { workspace } => workspace.clone(),

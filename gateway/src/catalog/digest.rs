@@ -4,19 +4,15 @@
 //! digit, and the digests of its policies by step. Defaults are not filled in, so that a field that a later gateway adds
 //! does not change the digest of a plan that never named it; writing a default out makes a new version of equal price.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
+
+use crate::hex::hex;
 
 /// Lower-case hex.
 pub(super) fn of_plan(document: &Value, policies: &[&str]) -> String {
     let content = sorted(&json!({ "document": document, "policies": policies }));
-    Sha256::digest(content.to_string()).iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(&Sha256::digest(content.to_string()))
 }
 
 /// The same value with the keys of all objects in order, whatever map serde_json was built with.

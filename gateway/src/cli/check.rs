@@ -7,13 +7,14 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::local_sandbox::local_sandbox;
-use super::{Failure, exit, places, tell, tell_json};
+use super::{Failure, counted, exit, places, tell, tell_json};
 use crate::catalog::{Catalog, CatalogProblem, Tallies, Tally};
 
 #[derive(Debug, Args)]
 #[command(after_help = exit::help())]
 pub(super) struct Options {
     /// Directory with tenants/, price-books/ and plans/.
+    #[arg(value_name = "DIR")]
     data: PathBuf,
     /// Directory with the built policies [default: FAREBOX_POLICIES_DIR, else target/policies].
     #[arg(long, value_name = "DIR")]
@@ -37,8 +38,7 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     }
     match problems.len() {
         0 => Ok(()),
-        1 => Err(Failure::saying("1 problem")),
-        many => Err(Failure::saying(format!("{many} problems"))),
+        many => Err(Failure::saying(counted(many, "problem"))),
     }
 }
 
@@ -100,10 +100,6 @@ fn summary(problems: &[CatalogProblem], tallies: Tallies) -> String {
         0 => format!("{good}; no problems"),
         all => format!("{good}; left out: {left_out}; {}, {following} following from others", counted(all, "problem")),
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn document(told: &[Told<'_>], tallies: Tallies) -> Value {

@@ -13,10 +13,11 @@ use serde_json::Value;
 use super::client::Client;
 use super::json_file::JsonFile;
 use super::terminal::Color;
-use super::{Failure, quote_table, serve, snapshot_file};
+use super::{Failure, quote_table, serve, snapshot_file, tell};
 use crate::app::{App, Listeners};
 use crate::clock::Clock;
 use crate::config::{Config, user_code_cache};
+use crate::printable::printable;
 use crate::serving::stop_signal;
 
 /// One snapshot a second, as an agent sends them, so that the demo's quotes never go stale.
@@ -74,12 +75,16 @@ fn show(agent: &mut Agent, request: &JsonFile) -> Result<(), Failure> {
     agent.post()?;
     let quote = agent.gateway.post_json("/v1/quotes", &request.bytes)?;
     let root = &agent.gateway.root;
-    println!("{}", quote_table::render(&quote, Color::Auto.styles()));
-    println!("The gateway serves at {root} until Ctrl-C. Ask it yourself:");
-    println!("  curl -s {root}/v1/quotes -H 'Content-Type: application/json' -d @fixtures/requests/w1.json");
-    println!("  curl -s {root}{}", quote.pointer("/links/self").and_then(Value::as_str).unwrap_or_default());
-    println!("  curl -s {root}/openapi.json");
-    Ok(())
+    let table = quote_table::render(&quote, Color::Auto.styles());
+    let own = quote.pointer("/links/self").and_then(Value::as_str).unwrap_or_default();
+    tell(&format!(
+        "{table}\n\
+         The gateway serves at {root} until Ctrl-C. Ask it yourself:\n  \
+         curl -s {root}/v1/quotes -H 'Content-Type: application/json' -d @{request}\n  \
+         curl -s {root}{own}\n  \
+         curl -s {root}/openapi.json\n",
+        request = printable(&request.name),
+    ))
 }
 
 struct Agent {

@@ -17,7 +17,7 @@ impl Exit {
 
     fn code_and_meaning(self) -> (u8, &'static str) {
         match self {
-            Self::Failed => (1, "problems were found (`check`), or another error that stderr explains"),
+            Self::Failed => (1, "problems were found, or another error that stderr explains"),
             Self::Usage => (64, "wrong usage or configuration"),
             Self::Refused => (65, "refused: the request or snapshot is at fault (what HTTP answers with 4xx)"),
             Self::NoInput => (66, "a file or directory cannot be read"),

@@ -2,7 +2,7 @@
 
 use farebox_sandbox::{Limits, Sandbox};
 
-use super::Failure;
+use super::{Failure, warn};
 use crate::causes::with_causes;
 use crate::config::user_code_cache;
 
@@ -11,7 +11,7 @@ use crate::config::user_code_cache;
 pub(super) fn local_sandbox() -> Result<Sandbox, Failure> {
     let sandbox = match user_code_cache() {
         Some(directory) => Sandbox::with_code_cache(Limits::standard(), &directory, |event| {
-            eprintln!("farebox: {}", with_causes(event));
+            warn(&with_causes(event));
         }),
         None => Sandbox::new(Limits::standard()),
     };

@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde::Serialize;
 
-use super::policy_build::{self, Toolchain};
+use super::exit::Exit;
+use super::policy_build::{self, BuildError, Toolchain};
 use super::{Failure, tell, tell_json};
-use crate::authoring::{self, Places};
+use crate::authoring::{self, BadCase, ScaffoldError, Surroundings};
 use crate::config;
 
 #[derive(Debug, Subcommand)]
@@ -130,7 +131,8 @@ fn is_utf8(locale: &str) -> bool {
 fn new(machine: &Machine, target: &Path, sdk: Option<&Path>, json: bool) -> Result<(), Failure> {
     // The checkout that this binary was built from, if it is still there.
     let built_from = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let created = authoring::create(target, Places { here: &machine.here, sdk, built_from }).map_err(Failure::new)?;
+    let surroundings = Surroundings { here: &machine.here, sdk, built_from };
+    let created = authoring::create(target, surroundings)?;
     if json {
         let files: Vec<PathBuf> = created.files.iter().map(|file| target.join(file)).collect();
         return print_json(&serde_json::json!({ "name": created.name, "files": files, "sdk": created.sdk }));
@@ -145,7 +147,7 @@ fn new(machine: &Machine, target: &Path, sdk: Option<&Path>, json: bool) -> Resu
 }
 
 fn build(machine: &Machine, inputs: &[PathBuf], out: &Path, json: bool) -> Result<(), Failure> {
-    let built = policy_build::build(machine.toolchain(), inputs, out).map_err(Failure::new)?;
+    let built = policy_build::build(machine.toolchain(), inputs, out)?;
     if json {
         return print_json(&serde_json::json!({ "policies": built }));
     }
@@ -155,13 +157,37 @@ fn build(machine: &Machine, inputs: &[PathBuf], out: &Path, json: bool) -> Resul
     tell(&built.iter().map(line).collect::<String>())
 }
 
-fn print_json(document: &impl Serialize) -> Result<(), Failure> {
-    tell_json(&serde_json::to_string_pretty(document).map_err(Failure::new)?)
+impl From<ScaffoldError> for Failure {
+    fn from(error: ScaffoldError) -> Self {
+        let exit = match error {
+            ScaffoldError::Name { .. } | ScaffoldError::NoSdk => Exit::Usage,
+            ScaffoldError::NoSdkThere { .. } => Exit::NoInput,
+            _ => Exit::Failed,
+        };
+        Self::new(error).ending(exit)
+    }
 }
 
-/// `1 case`, `2 cases`
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        let exit = match error {
+            BuildError::NoInput { .. } | BuildError::Unreadable { .. } => Exit::NoInput,
+            BuildError::Itself { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Self::new(error).ending(exit)
+    }
+}
+
+impl From<BadCase> for Failure {
+    fn from(error: BadCase) -> Self {
+        let exit = if matches!(error, BadCase::Unreadable { .. }) { Exit::NoInput } else { Exit::Failed };
+        Self::new(error).ending(exit)
+    }
+}
+
+fn print_json(document: &impl Serialize) -> Result<(), Failure> {
+    tell_json(&serde_json::to_string_pretty(document).map_err(Failure::new)?)
 }
 
 /// `23104` as `23 104`
@@ -200,6 +226,5 @@ mod tests {
     fn digits_are_grouped_from_the_right() {
         let text = [0, 999, 1_000, 23_104, 2_000_000].map(grouped);
         assert_eq!(text, ["0", "999", "1 000", "23 104", "2 000 000"]);
-        assert_eq!([counted(1, "case"), counted(0, "case")], ["1 case", "0 cases"]);
     }
 }

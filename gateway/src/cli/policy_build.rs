@@ -12,12 +12,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use farebox_sandbox::{Limits, LoadError, Sandbox, componentize};
+use farebox_sandbox::{Limits, LoadError, Sandbox, SandboxError, componentize};
 use sha2::{Digest as _, Sha256};
 
 pub use native::{NativeRun, run_native_tests};
 pub use package::Package;
 use package::{Workspace, cargo, complaint, package_name};
+
+use crate::hex::hex;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "policy";
@@ -49,6 +51,8 @@ pub struct BuiltPolicy {
 
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
+    #[error("`{}` is not there; is the path right from here?", .path.display())]
+    NoInput { path: PathBuf },
     #[error("`{}` is no package of a policy; name a directory with a `Cargo.toml`", .directory.display())]
     NoPackage { directory: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("two policies are named `{name}`; a policy's name is its address, so rename one")]
@@ -57,6 +61,10 @@ pub enum BuildError {
     NoCargo(#[source] std::io::Error),
     #[error("this toolchain cannot build policies yet; run `rustup target add wasm32-unknown-unknown`")]
     NoTarget,
+    #[error("`cargo {subcommand}` fails:\n{output}")]
+    Cargo { subcommand: &'static str, output: String },
+    #[error("what `cargo metadata` answers is no JSON")]
+    Metadata(#[source] serde_json::Error),
     #[error("the policies do not compile:\n{output}")]
     Compile { output: String },
     #[error("package `{name}` makes no WebAssembly module; give it `[lib] crate-type = [\"cdylib\", \"rlib\"]`")]
@@ -65,8 +73,12 @@ pub enum BuildError {
     Wrap { name: String, source: LoadError },
     #[error("`{}` would be overwritten by its own component; choose another folder with `--out`", .file.display())]
     Itself { file: PathBuf },
-    #[error("`{}` cannot be read or written", .file.display())]
-    File { file: PathBuf, source: std::io::Error },
+    #[error("`{}` cannot be read", .file.display())]
+    Unreadable { file: PathBuf, source: std::io::Error },
+    #[error("`{}` cannot be written", .file.display())]
+    Unwritable { file: PathBuf, source: std::io::Error },
+    #[error("the module cannot be tried")]
+    NoSandbox(#[source] SandboxError),
 }
 
 /// What becomes a component.
@@ -113,7 +125,7 @@ pub fn build(toolchain: Toolchain<'_>, inputs: &[PathBuf], out: &Path) -> Result
         sources.push(source);
     }
     let modules = compile_all(toolchain, &sources)?;
-    fs::create_dir_all(out).map_err(|source| BuildError::File { file: out.to_owned(), source })?;
+    fs::create_dir_all(out).map_err(|source| BuildError::Unwritable { file: out.to_owned(), source })?;
     sources.into_iter().map(|source| wrap(source, &modules, out)).collect()
 }
 
@@ -172,7 +184,8 @@ fn rust_flags(toolchain: Toolchain<'_>, workspace: &Workspace) -> String {
     flags.join("\u{1f}")
 }
 
-/// The module that a line of Cargo's JSON announces: its library's name with `-` for `_`, as packages are named.
+/// The module that a line of Cargo's JSON announces, and the name of the package that it is made of. That is looked up
+/// in the manifest: Cargo's own ids of packages are no stable text.
 fn module(line: &str) -> Option<(String, PathBuf)> {
     let message: serde_json::Value = serde_json::from_str(line).ok()?;
     if message.get("reason")?.as_str()? != "compiler-artifact" {
@@ -206,22 +219,21 @@ fn wrap(source: Source, modules: &BTreeMap<String, PathBuf>, out: &Path) -> Resu
     if file.canonicalize().is_ok_and(|file| Some(file) == module.canonicalize().ok()) {
         return Err(BuildError::Itself { file });
     }
-    let core = fs::read(&module).map_err(|source| BuildError::File { file: module, source })?;
-    let component = match component(&core, is_foreign) {
+    let core = fs::read(&module).map_err(|source| BuildError::Unreadable { file: module, source })?;
+    if is_foreign {
+        // What the SDK builds is a policy if it wraps; what comes from elsewhere is loaded once to see.
+        let sandbox = Sandbox::new(Limits::standard()).map_err(BuildError::NoSandbox)?;
+        if let Err(source) = sandbox.load(&core) {
+            return Err(BuildError::Wrap { name, source });
+        }
+    }
+    let component = match componentize(&core) {
         Ok(component) => component,
         Err(source) => return Err(BuildError::Wrap { name, source }),
     };
     write(&file, &component)?;
-    let sha256 = Sha256::digest(&component).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex(&Sha256::digest(&component));
     Ok(BuiltPolicy { name, file, bytes: component.len(), sha256 })
-}
-
-/// What the SDK builds is a policy if it wraps; what comes from elsewhere is loaded once to see.
-fn component(core: &[u8], is_foreign: bool) -> Result<Vec<u8>, LoadError> {
-    if is_foreign && let Ok(sandbox) = Sandbox::new(Limits::standard()) {
-        sandbox.load(core)?;
-    }
-    componentize(core)
 }
 
 /// Under another name first: whoever loads the folder meanwhile finds the old component or the new one, whole.
@@ -230,7 +242,7 @@ fn write(file: &Path, component: &[u8]) -> Result<(), BuildError> {
     let written = fs::write(&unwritten, component).and_then(|()| fs::rename(&unwritten, file));
     written.map_err(|source| {
         let _ = fs::remove_file(&unwritten);
-        BuildError::File { file: file.to_owned(), source }
+        BuildError::Unwritable { file: file.to_owned(), source }
     })
 }
 

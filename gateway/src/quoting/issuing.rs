@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::Issuer;
 use super::identifiers::{NoRandomness, time_ordered};
 use super::token_claims::{self, Claimed};
+use crate::hex::short_hex;
 use crate::ledger::{Issued, Message, Quote};
 
 #[derive(Debug, thiserror::Error)]
@@ -93,6 +94,5 @@ fn hash_of_priced_content(tenant_id: &str, input: &PricedInput, settled: &Settle
         }
         part(&line.amount.print(0));
     }
-    let digest = hash.finalize();
-    digest.iter().take(16).fold(String::with_capacity(32), |text, byte| text + &format!("{byte:02x}"))
+    short_hex(&hash.finalize())
 }

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use super::{farebox, farebox_with};
-use crate::harness::{TestGateway, fixture};
+use crate::harness::{Folder, TestGateway, fixture};
 
 const W1: &str = "fixtures/requests/w1.json";
 
@@ -76,8 +76,7 @@ fn a_request_at_fault_is_65_here_and_at_a_gateway() {
 fn a_snapshot_at_fault_is_65_here_and_at_a_gateway() {
     let gateway = TestGateway::start();
     let server = gateway.url("");
-    let folder = std::env::temp_dir().join(format!("farebox-cli-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("snapshots-at-fault");
     let wrong_value = folder.join("wrong-value.json");
     let mut snapshot = fixture("snapshots/steady-82.json");
     snapshot["gpu_model"] = "".into();
@@ -98,7 +97,6 @@ fn a_snapshot_at_fault_is_65_here_and_at_a_gateway() {
             );
         }
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Answers one request with this, whatever it is.
@@ -118,9 +116,9 @@ fn answering(answer: &'static str) -> String {
 
 #[test]
 fn an_unavailable_server_is_69() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = format!("farebox: http://{free}/v1/quotes does not answer: ");
-    assert_ends(&["quote", "-f", W1, "--server", &format!("http://{free}/")], 69, &nobody);
+    // No listener of a test is on a port below 1024.
+    let nobody = "farebox: http://127.0.0.1:1/v1/quotes does not answer: ";
+    assert_ends(&["quote", "-f", W1, "--server", "http://127.0.0.1:1/"], 69, nobody);
     let fault = "HTTP/1.1 503 Service Unavailable\r\n\r\n\
                  {\"type\":\"/problems/policy-fault\",\"detail\":\"step \\u001b[1m`x` failed\",\"trace_id\":\"t-1\"}";
     let sentence = "farebox: policy-fault: step [1m`x` failed (trace t-1)\n";

@@ -37,7 +37,7 @@ fn evaluated(policy: &Policy) -> String {
 fn fuel_and_answers_are_as_recorded() {
     let path = root().join("fixtures/hostile/fuel.txt");
     let report = report();
-    if std::env::var_os("UPDATE_CASES").is_some() {
+    if crate::harness::updates_cases() {
         std::fs::write(&path, &report).unwrap();
     }
     let recorded = std::fs::read_to_string(&path).unwrap();

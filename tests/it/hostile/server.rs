@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::modules::{self, Expected, Hostile};
 use super::rig::nothing;
-use crate::harness::{Answer, TestGateway, fixture, policies, root};
+use crate::harness::{Answer, Folder, TestGateway, fixture, lasting, policies, root};
 
 /// One of each way to end in `evaluate`.
 const FAULTING: [&str; 7] = [
@@ -29,16 +29,15 @@ const FAULTING: [&str; 7] = [
 const REFUSED: [&str; 6] =
     ["file-elf", "file-cut-off", "bomb-empty-loops", "import-clock", "endless-describe", "exports-newer"];
 
-/// A data directory with good and bad policies, gone at the end.
+/// A data directory with good and bad policies.
 struct Data {
-    directory: PathBuf,
+    directory: Folder,
 }
 
 impl Data {
     /// Every policy of the fixtures, those named, and for each a plan that runs it behind the steps of `gpu-standard`.
     fn with(name: &str, hostile: &[&Hostile]) -> Self {
-        let directory = std::env::temp_dir().join(format!("farebox-hostile-{name}-{}", std::process::id()));
-        let data = Self { directory };
+        let data = Self { directory: Folder::new(&format!("hostile-{name}")) };
         for folder in ["price-books", "plans", "tenants"] {
             copy(&root().join("fixtures").join(folder), &data.directory.join(folder));
         }
@@ -71,12 +70,6 @@ impl Data {
     }
 }
 
-impl Drop for Data {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
@@ -98,14 +91,10 @@ fn request(plan: Option<&str>) -> Value {
     request
 }
 
-/// A quote without what differs from one quote to the next: its ids, instants and token.
-fn lasting(answer: &Answer) -> String {
+/// A quote without what differs from one quote to the next.
+fn quoted(answer: &Answer) -> String {
     assert_eq!(answer.status, 201, "{}", answer.body);
-    let mut quote = answer.json();
-    for name in ["id", "decision_id", "created_at", "expires_at", "token", "links"] {
-        quote.as_object_mut().unwrap().remove(name).unwrap();
-    }
-    quote.to_string()
+    lasting(answer.json()).to_string()
 }
 
 #[test]
@@ -130,18 +119,18 @@ fn a_server_over_hostile_policies_starts_says_what_it_left_out_and_quotes_as_eve
         assert!(!left_out.iter().any(|it| problems.contains(it)), "{name} in {problems}");
     }
 
-    let honest = lasting(&gateway.post("/v1/quotes", &request(None)));
+    let honest = quoted(&gateway.post("/v1/quotes", &request(None)));
     assert!(honest.contains("10333.44"));
     for name in FAULTING {
         let refused = gateway.post("/v1/quotes", &request(Some(&plan(name, "refuse"))));
         assert_eq!((refused.status, refused.problem().as_str()), (503, "policy-fault"), "{name}: {}", refused.body);
-        assert_eq!(lasting(&gateway.post("/v1/quotes", &request(None))), honest, "after {name}");
+        assert_eq!(quoted(&gateway.post("/v1/quotes", &request(None))), honest, "after {name}");
 
         let skipped = gateway.post("/v1/quotes", &request(Some(&plan(name, "skip"))));
         assert_eq!((skipped.status, skipped.total().as_str()), (201, "10333.44"), "{name}: {}", skipped.body);
         let messages = skipped.json()["messages"].to_string();
         assert!(messages.contains("step_skipped") && messages.contains("`hostile`"), "{name}: {messages}");
-        assert_eq!(lasting(&gateway.post("/v1/quotes", &request(None))), honest, "after {name} was skipped");
+        assert_eq!(quoted(&gateway.post("/v1/quotes", &request(None))), honest, "after {name} was skipped");
     }
     assert_eq!(gateway.get("/healthz").json(), json!({"status":"ok"}));
 }
@@ -188,7 +177,7 @@ fn quotes_are_as_ever_while_bombs_are_refused() {
     let sandbox = Sandbox::new(Limits::standard()).unwrap();
     let catalog = Catalog::load(&root().join("fixtures"), policies(), &sandbox);
     let gateway = TestGateway::over(catalog, Clock::system(), |_| {});
-    let honest = lasting(&gateway.post("/v1/quotes", &request(None)));
+    let honest = quoted(&gateway.post("/v1/quotes", &request(None)));
     let bombs: Vec<Hostile> = modules::all().into_iter().filter(|hostile| hostile.case == 6).collect();
     assert!(bombs.len() >= 20);
     let is_done = AtomicBool::new(false);
@@ -201,7 +190,7 @@ fn quotes_are_as_ever_while_bombs_are_refused() {
         });
         loop {
             let was_done = is_done.load(Ordering::Acquire);
-            assert_eq!(lasting(&gateway.post("/v1/quotes", &request(None))), honest);
+            assert_eq!(quoted(&gateway.post("/v1/quotes", &request(None))), honest);
             if was_done {
                 break;
             }

@@ -104,7 +104,7 @@ fn milliseconds(duration: Duration) -> String {
 
 fn recorded(text: &str) {
     let path = root().join("docs/hostile.md");
-    if std::env::var_os("UPDATE_CASES").is_some() {
+    if crate::harness::updates_cases() {
         std::fs::write(&path, text).unwrap();
         return;
     }

@@ -1,7 +1,5 @@
 //! Whole-cart amounts by the real policy over real plans: what is spread is the amount, to the last minor unit.
 
-use std::path::{Path, PathBuf};
-
 use farebox::catalog::Catalog;
 use farebox_pricing::amount::{Amount, Rounding};
 use farebox_pricing::currency::Currency;
@@ -16,17 +14,14 @@ use farebox_sandbox::{Limits, Sandbox, Session};
 use farebox_sdk::Decimal;
 use jiff::Timestamp;
 
-use crate::harness::{catalog, policies, root};
+use crate::harness::{Folder, catalog, policies, root};
 
 /// A data directory with the fixtures' price books, one tenant, and plans whose only step is the cart's.
-struct OwnPlans(PathBuf);
+struct OwnPlans(Folder);
 
 impl OwnPlans {
     fn new(name: &str, plans: &[(&str, &str, &str)]) -> Self {
-        let directory = std::env::temp_dir().join(format!("farebox-{name}-{}", std::process::id()));
-        for folder in ["plans", "tenants", "price-books"] {
-            std::fs::create_dir_all(directory.join(folder)).unwrap();
-        }
+        let directory = Folder::with(name, &["plans", "tenants", "price-books"]);
         for book in ["cn-2026", "jp-2026", "kw-2026"] {
             let file = format!("price-books/{book}.toml");
             std::fs::copy(root().join("fixtures").join(&file), directory.join(&file)).unwrap();
@@ -50,15 +45,9 @@ impl OwnPlans {
     }
 
     fn load(&self) -> Catalog {
-        let catalog = Catalog::load(Path::new(&self.0), policies(), &Sandbox::new(Limits::standard()).unwrap());
+        let catalog = Catalog::load(&self.0, policies(), &Sandbox::new(Limits::standard()).unwrap());
         assert_eq!(catalog.problems, []);
         catalog
-    }
-}
-
-impl Drop for OwnPlans {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

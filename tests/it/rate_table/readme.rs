@@ -3,17 +3,14 @@
 use farebox::catalog::Catalog;
 use farebox_sandbox::{Limits, Sandbox};
 
-use crate::harness::{policies, root};
+use crate::harness::{Folder, policies, root};
 
 #[test]
 fn every_example_of_the_readme_is_a_step_without_problems() {
     let readme = std::fs::read_to_string(root().join("policies/rate-table/README.md")).unwrap();
     let blocks: Vec<&str> = readme.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= 6, "only {} examples", blocks.len());
-    let directory = std::env::temp_dir().join(format!("farebox-rate-table-{}", std::process::id()));
-    for folder in ["plans", "price-books", "tenants"] {
-        std::fs::create_dir_all(directory.join(folder)).unwrap();
-    }
+    let directory = Folder::with("rate-table-readme", &["plans", "price-books", "tenants", "policies"]);
     let book = "price-books/cn-2026.toml";
     std::fs::copy(root().join("fixtures").join(book), directory.join(book)).unwrap();
     for (number, block) in blocks.iter().enumerate() {
@@ -25,10 +22,8 @@ fn every_example_of_the_readme_is_a_step_without_problems() {
             .unwrap();
     }
     let only = directory.join("policies");
-    std::fs::create_dir_all(&only).unwrap();
     std::fs::copy(policies().join("rate-table.wasm"), only.join("rate-table.wasm")).unwrap();
     let catalog = Catalog::load(&directory, &only, &Sandbox::new(Limits::standard()).unwrap());
-    std::fs::remove_dir_all(&directory).unwrap();
     let problems: Vec<String> = catalog.problems.iter().map(ToString::to_string).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     assert_eq!(catalog.plans.len(), blocks.len());

@@ -7,7 +7,7 @@ const MOST_LINES: usize = 400;
 /// Names that say nothing: whatever was put there has a better one.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "common", "helpers", "misc", "core", "types"];
 /// Modules of the gateway that belong to no room.
-const SHARED: &[&str] = &["causes", "schema", "clock", "workers", "printable", "suggestion"];
+const SHARED: &[&str] = &["causes", "schema", "clock", "workers", "printable", "suggestion", "hex"];
 
 /// What a room of the gateway may name besides itself and `SHARED`; `*` is everything.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -31,6 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("workers", &[]),
     ("printable", &[]),
     ("suggestion", &[]),
+    ("hex", &[]),
 ];
 /// Rooms that may know the HTTP framework.
 const KNOW_AXUM: &[&str] = &["api", "console", "serving", "app"];

@@ -29,7 +29,7 @@ impl Folder {
     }
 
     fn create(&self, target: &str) -> Result<Created, ScaffoldError> {
-        create(Path::new(target), Places { here: &self.0, sdk: None, built_from: &self.0.join("checkout") })
+        create(Path::new(target), Surroundings { here: &self.0, sdk: None, built_from: &self.0.join("checkout") })
     }
 
     fn refusal(&self, target: &str) -> String {

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use farebox_sandbox::{Limits, Sandbox};
 use serde::Serialize;
 
-use super::{Failure, Machine, counted, print_json};
+use super::{Failure, Machine, print_json};
 use crate::authoring::{self, Level, Report, load_cases};
-use crate::cli::policy_build::{self, Package};
-use crate::cli::tell;
+use crate::cli::policy_build::{self, BuildError, Package};
+use crate::cli::{counted, tell};
 use crate::printable::printable_lines;
 
 /// What was asked for.
@@ -41,9 +41,8 @@ pub(super) fn run(machine: &Machine, wanted: Wanted<'_>) -> Result<(), Failure> 
     let sandbox = Sandbox::new(Limits::standard()).map_err(Failure::new)?;
     let mut checked = Vec::with_capacity(subjects.len());
     for Subject { input, file, cases } in subjects {
-        let cannot = format!("cannot read {}", file.display());
-        let bytes = fs::read(&file).map_err(|error| Failure::because(&cannot, error))?;
-        let cases = cases.map(|directory| load_cases(&directory)).transpose().map_err(Failure::new)?;
+        let bytes = fs::read(&file).map_err(|source| BuildError::Unreadable { file, source })?;
+        let cases = cases.map(|directory| load_cases(&directory)).transpose()?;
         checked.push(Checked { input, report: authoring::check(&sandbox, &bytes, cases.as_deref()) });
     }
     let count = |level| checked.iter().map(|checked| checked.report.count(level)).sum::<usize>();
@@ -79,10 +78,10 @@ fn subjects(machine: &Machine, wanted: Wanted<'_>) -> Result<Vec<Subject>, Failu
             subjects.push(Subject { input: input.clone(), file: input.clone(), cases: given });
             continue;
         }
-        let package = Package::find(input).map_err(Failure::new)?;
+        let package = Package::find(input)?;
         let built = policy_build::build(toolchain, std::slice::from_ref(input), &package.scratch(toolchain));
         let cases = given.unwrap_or_else(|| package.directory.join("cases"));
-        for policy in built.map_err(Failure::new)? {
+        for policy in built? {
             subjects.push(Subject { input: input.clone(), file: policy.file, cases: Some(cases.clone()) });
         }
     }

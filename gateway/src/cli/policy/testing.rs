@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::bar::{Bars, percent};
 use super::differences::difference;
-use super::{Failure, Machine, counted, grouped, print_json};
+use super::{Failure, Machine, grouped, print_json};
 use crate::authoring::{Case, FUEL_SHARE_PERCENT, NativeAnswers, Spent, Tried, beyond_declared, load_cases, try_case};
 use crate::causes::with_causes;
 use crate::cli::policy_build::{self, BuiltPolicy, Package, run_native_tests};
-use crate::cli::tell;
+use crate::cli::{counted, tell};
 use crate::printable::printable_lines;
 
 const FUEL_CELLS: u64 = 20;
@@ -53,10 +53,9 @@ enum Verdict {
 
 pub(super) fn run(machine: &Machine, crates: &[PathBuf], update: bool, json: bool) -> Result<(), Failure> {
     let toolchain = machine.toolchain();
-    let packages: Vec<Package> =
-        crates.iter().map(|directory| Package::find(directory)).collect::<Result<_, _>>().map_err(Failure::new)?;
+    let packages: Vec<Package> = crates.iter().map(|directory| Package::find(directory)).collect::<Result<_, _>>()?;
     let Some(first) = packages.first() else { return Err(Failure::saying("no policy is named")) };
-    let built = policy_build::build(toolchain, crates, &first.scratch(toolchain)).map_err(Failure::new)?;
+    let built = policy_build::build(toolchain, crates, &first.scratch(toolchain))?;
     let limits = Limits::standard();
     let sandbox = Sandbox::new(limits).map_err(Failure::new)?;
     let mut results = Vec::with_capacity(packages.len());
@@ -88,8 +87,8 @@ fn test(
     let cases_directory = package.directory.join("cases");
     let before = contents(&cases_directory);
     // First, since it may write the cases anew.
-    let native = run_native_tests(machine.toolchain(), package, update).map_err(Failure::new)?;
-    let cases = load_cases(&cases_directory).map_err(Failure::new)?;
+    let native = run_native_tests(machine.toolchain(), package, update)?;
+    let cases = load_cases(&cases_directory)?;
     let component = fs::read(&built.file).map_err(Failure::new)?;
     let policy = sandbox.load(&component).map_err(Failure::new)?;
     let manifest = policy.manifest();

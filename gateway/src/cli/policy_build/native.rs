@@ -23,7 +23,7 @@ pub fn run_native_tests(toolchain: Toolchain<'_>, package: &Package, update: boo
     let target_dir = target_dir(&package.workspace, toolchain.target_dir);
     // Of this process alone: two runs may meet.
     let answers = target_dir.join(format!("answers-{}", std::process::id()));
-    let unwritable = |source| BuildError::File { file: answers.clone(), source };
+    let unwritable = |source| BuildError::Unwritable { file: answers.clone(), source };
     let _ = fs::remove_dir_all(&answers);
     fs::create_dir_all(&answers).map_err(unwritable)?;
     // Cargo changes into the package's folder before it runs its tests.

@@ -9,6 +9,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{BuildError, TARGET, Toolchain};
+use crate::hex::hex;
 
 /// A policy's crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,10 +48,13 @@ impl Package {
     /// # Errors
     /// The directory, where it has no package.
     pub fn find(directory: &Path) -> Result<Self, BuildError> {
+        if !directory.exists() {
+            return Err(BuildError::NoInput { path: directory.to_owned() });
+        }
         let name = package_name(directory)?;
         let mut cargo = cargo(directory);
         cargo.args(["locate-project", "--workspace", "--message-format", "plain"]);
-        let printed = printed(&mut cargo)?;
+        let printed = printed(&mut cargo, "locate-project")?;
         let workspace = Path::new(printed.trim()).parent().unwrap_or(directory).to_owned();
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         Ok(Self { name, directory, workspace })
@@ -66,7 +70,8 @@ impl Workspace {
     pub(super) fn read(root: &Path, toolchain: Toolchain<'_>) -> Result<Self, BuildError> {
         let mut cargo = cargo(root);
         cargo.args(["metadata", "--format-version", "1", "--filter-platform", TARGET]);
-        let metadata: Value = serde_json::from_str(&printed(&mut cargo)?).unwrap_or_default();
+        let printed = printed(&mut cargo, "metadata")?;
+        let metadata: Value = serde_json::from_str(&printed).map_err(BuildError::Metadata)?;
         let packages = metadata.get("packages").and_then(Value::as_array);
         let outside = packages.into_iter().flatten().filter_map(|package| at_path_outside(package, root)).collect();
         Ok(Self { root: root.to_owned(), target_dir: target_dir(root, toolchain.target_dir), outside })
@@ -78,8 +83,7 @@ impl Workspace {
 pub(super) fn target_dir(root: &Path, shared: Option<&Path>) -> PathBuf {
     let Some(shared) = shared else { return root.join("target/policies-build") };
     let digest = Sha256::digest(root.as_os_str().as_encoded_bytes());
-    let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    shared.join("policies-build").join(short)
+    shared.join("policies-build").join(hex(digest.get(..8).unwrap_or(&digest)))
 }
 
 fn at_path_outside(package: &Value, root: &Path) -> Option<(String, PathBuf)> {
@@ -103,10 +107,11 @@ pub(super) fn cargo(directory: &Path) -> Command {
     cargo
 }
 
-fn printed(cargo: &mut Command) -> Result<String, BuildError> {
+/// What Cargo prints for a question.
+fn printed(cargo: &mut Command, subcommand: &'static str) -> Result<String, BuildError> {
     let output = cargo.output().map_err(BuildError::NoCargo)?;
     if !output.status.success() {
-        return Err(BuildError::Compile { output: complaint(&output) });
+        return Err(BuildError::Cargo { subcommand, output: complaint(&output) });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -121,9 +126,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_a_package_is_named() {
+    fn what_is_not_there_is_told_from_what_is_no_package() {
         let error = Package::find(Path::new("/nowhere/at/all")).unwrap_err();
-        assert!(error.to_string().contains("`/nowhere/at/all`"), "{error}");
+        assert_eq!(error.to_string(), "`/nowhere/at/all` is not there; is the path right from here?");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let error = Package::find(&source).unwrap_err().to_string();
+        assert!(error.contains("src` is no package of a policy"), "{error}");
+    }
+
+    #[test]
+    fn a_question_that_cargo_does_not_answer_is_named() {
+        let error = printed(cargo(Path::new("/")).arg("locate-project"), "locate-project").unwrap_err().to_string();
+        assert!(error.starts_with("`cargo locate-project` fails:\nerror: could not find `Cargo.toml`"), "{error}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn quote(
     let mut recorder = Recorder::new(sandbox.limits().evaluate_fuel);
     let quote = road.quote_watched(&request.bytes, now, &mut recorder).map_err(|error| {
         let check = format!("farebox check {} --policies {}", data.display(), policies.display());
-        failure(error, &road.catalog, &check)
+        failure(error, request, &road.catalog, &check)
     })?;
     let problems = road.catalog.problems.len();
     if problems > 0 {
@@ -68,7 +68,7 @@ fn observe(mirror: &Mirror, snapshots: &[JsonFile], now: Timestamp) -> Result<()
 
 /// What the server would answer; and beyond that the names that the directory has, and the fault of a policy, since who
 /// prices offline may read both.
-fn failure(error: QuotingError, catalog: &Catalog, check: &str) -> Failure {
+fn failure(error: QuotingError, request: &JsonFile, catalog: &Catalog, check: &str) -> Failure {
     if let QuotingError::Offer(OfferError::Unavailable(sentence)) = &error {
         let problems = catalog.problems.len();
         return Failure::saying(format!("{sentence}: the data directory has problems ({problems}); see `{check}`"));
@@ -80,14 +80,13 @@ fn failure(error: QuotingError, catalog: &Catalog, check: &str) -> Failure {
     if exit == Exit::Unavailable {
         refusal.detail = causes;
     }
-    if let [[_, code, detail]] = refusal.faults.as_slice() {
-        let known: Vec<&str> = match code.as_str() {
-            "unknown_plan" => catalog.plans.keys().map(String::as_str).collect(),
-            "unknown_tenant" => catalog.tenants.keys().map(String::as_str).collect(),
-            _ => Vec::new(),
+    if let [[_, code, _]] = refusal.faults.as_slice() {
+        let (written, known): (_, Vec<&str>) = match code.as_str() {
+            "unknown_plan" => (request.text("plan"), catalog.plans.keys().map(String::as_str).collect()),
+            "unknown_tenant" => (request.text("tenant_id"), catalog.tenants.keys().map(String::as_str).collect()),
+            _ => (None, Vec::new()),
         };
-        let written = detail.split('`').nth(1).unwrap_or_default();
-        let mut remedy = did_you_mean(written, known.iter().copied());
+        let mut remedy = did_you_mean(written.unwrap_or_default(), known.iter().copied());
         if remedy.is_empty() && !known.is_empty() {
             remedy =
                 format!("; there are {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "));

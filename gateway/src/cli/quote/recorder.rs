@@ -6,6 +6,7 @@ use farebox_pricing::price_book::PriceRow;
 use farebox_pricing::request::QuoteRequest;
 use serde::Serialize;
 
+use crate::api::line_id;
 use crate::catalog::PlanVersion;
 use crate::quoting::Watch;
 
@@ -121,10 +122,6 @@ impl Row {
             effective_from: row.effective_from.to_string(),
         }
     }
-}
-
-fn line_id(index: usize) -> String {
-    format!("l{}", index.saturating_add(1))
 }
 
 /// What a word of `reads` came to in a context: at least one entry.

@@ -1,0 +1,85 @@
+//! `farebox demo` as a process: it shows one quote and how to ask for more, serves on, and ends when it is told to.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use crate::harness::{Folder, policies, root};
+
+/// A demo on a port of its own; gone at the end, however the test ends.
+struct Demo(Child);
+
+impl Demo {
+    fn start(data: &Path) -> (Self, ChildStdout) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_farebox-under-test"))
+            .args(["demo", "--listen", "127.0.0.1:0"])
+            .arg("--data")
+            .arg(data)
+            .arg("--policies")
+            .arg(policies())
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdout = child.stdout.take().unwrap();
+        (Self(child), stdout)
+    }
+
+    /// Ends it as a terminal or a supervisor would; gives its exit code and what it said on stderr.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let _ = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status();
+        let mut stderr = String::new();
+        self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.0.wait().unwrap().code(), stderr)
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn it_shows_a_quote_and_commands_that_work_from_here() {
+    let folder = Folder::new("demo");
+    let data = folder.join("elsewhere");
+    std::os::unix::fs::symlink(root().join("fixtures"), &data).unwrap();
+    let (demo, stdout) = Demo::start(&data);
+    let mut shown = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        shown.push(line.unwrap());
+        if shown.last().is_some_and(|line| line.ends_with("/openapi.json")) {
+            break;
+        }
+    }
+    let commands: Vec<&str> = shown.iter().filter_map(|line| line.strip_prefix("  curl -s ")).collect();
+    let [ask, read, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
+    assert!(shown.iter().any(|line| line.contains("total CNY") && line.ends_with(" 9300.10")), "{shown:?}");
+    let request = ask.split_once(" -d @").unwrap().1;
+    assert_eq!(Path::new(request), data.join("requests/w1.json"));
+    let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
+    assert!(get(read).contains("\"9300.10\""), "{}", get(read));
+    assert!(get(document).contains("\"openapi\""));
+    assert_eq!(demo.stop(), (Some(0), String::new()));
+}
+
+/// As behind `| head -1`. The agent starts once the quote was shown.
+#[cfg(target_os = "linux")]
+#[test]
+fn it_serves_on_where_nobody_reads_what_it_shows() {
+    let (mut demo, stdout) = Demo::start(&root().join("fixtures"));
+    drop(stdout);
+    let threads = format!("/proc/{}/task", demo.0.id());
+    let has_agent = || {
+        let mut threads = std::fs::read_dir(&threads).into_iter().flatten().flatten();
+        threads.any(|thread| std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|it| it == "demo-agent\n"))
+    };
+    while demo.0.try_wait().unwrap().is_none() && !has_agent() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(demo.stop(), (Some(0), String::new()));
+}
