@@ -1,7 +1,7 @@
 //! The HTTP API: routes, wire shapes and problems. The only room, with `serving`, that knows HTTP.
 
 mod body;
-mod catalogue;
+mod catalog;
 mod docs;
 mod edge;
 mod etag;
@@ -10,6 +10,7 @@ mod openapi;
 mod probes;
 mod problem;
 mod quotes;
+mod representation;
 mod trace;
 mod trace_context;
 mod usage_snapshots;
@@ -70,7 +71,7 @@ pub(crate) fn router(gateway: Gateway, with_metrics: bool) -> Router {
     let bounded = Router::new()
         .route("/v1/quotes", taking(quotes::create))
         .route("/v1/quotes/{id}", reading(quotes::read))
-        .route("/v1/catalog", reading(catalogue::read))
+        .route("/v1/catalog", reading(catalog::read))
         .route("/v1/usage-snapshots", taking(usage_snapshots::apply));
     // Whoever watches an overloaded gateway has to reach it: these wait for nothing and are not bounded.
     let mut routes = edge::bounded(bounded, gateway.bounds, &gateway.metrics)

@@ -15,6 +15,7 @@ mod facts;
 mod files;
 mod findings;
 mod listing;
+mod plan_choice;
 mod plans;
 mod policies;
 mod price_books;

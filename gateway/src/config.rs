@@ -240,6 +240,11 @@ fn http(source: &mut Source<'_>) -> Http {
         let problem = Problem::Order { longer: "http.request_timeout", shorter: "http.body_read_timeout" };
         source.report(Place::Whole, problem);
     }
+    // Else a stop would cut off requests that still have time.
+    if serving.drain_timeout <= bounds.request_timeout {
+        let problem = Problem::Order { longer: "http.drain_timeout", shorter: "http.request_timeout" };
+        source.report(Place::Whole, problem);
+    }
     Http {
         body_limit_bytes: source.setting("http.body_limit_bytes", &number(1 << 10..=64 << 20), 1 << 20),
         bounds,

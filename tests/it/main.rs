@@ -11,7 +11,7 @@
 mod authoring;
 mod bad_input;
 mod cases;
-mod catalogue;
+mod catalog;
 mod cli;
 mod code_cache;
 mod conformance;

@@ -30,11 +30,16 @@ fn each_request_is_one_line_that_says_what_it_was() {
     );
     assert_eq!((line["status"].as_u64(), line["bytes"].as_u64()), (Some(201), Some(quote.bytes.len() as u64)));
     assert_eq!(line["quote"], id);
+    // Under the one name that every line of a request has it by.
+    assert_eq!((line.get("trace_id"), line["span"]["trace_id"].as_str()), (None, quote.header("x-trace-id")));
     assert!(line["duration_us"].as_u64().is_some() && line["timestamp"].is_string(), "{line}");
     assert!(log_of_run::with("told-to-nobody").is_empty(), "a body is in the log");
     let read = gateway.get(&format!("/v1/quotes/{id}?told-to-nobody=1"));
     let line = answered(read.header("x-trace-id").unwrap()).remove(0);
     assert_eq!((&line["route"], line["quote"].as_str()), (&"/v1/quotes/{id}".into(), Some(id.as_str())));
+    let head = gateway.send("HEAD", "/v1/catalog", &[("Accept-Encoding", "gzip")], &[]);
+    let line = answered(head.header("x-trace-id").unwrap()).remove(0);
+    assert_eq!((line["bytes"].as_u64(), head.header("content-encoding")), (Some(0), None), "{line}");
     let lost = gateway.get("/v1/nothing-told-to-nobody");
     let line = answered(lost.header("x-trace-id").unwrap()).remove(0);
     assert_eq!((line["status"].as_u64(), line.get("route"), line.get("quote")), (Some(404), None, None), "{line}");

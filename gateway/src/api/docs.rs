@@ -6,15 +6,15 @@ mod archive;
 use std::sync::LazyLock;
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 
 use super::problem::{Problem, ProblemBody};
-use super::{Gateway, etag, gzip, reading};
+use super::representation::Representation;
+use super::{Gateway, gzip, reading};
 use archive::Entry;
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -40,50 +40,31 @@ static PAGE: LazyLock<Asset> = LazyLock::new(|| Asset::of("", HTML, include_byte
 #[derive(Debug)]
 struct Asset {
     name: &'static str,
-    media_type: &'static str,
-    plain: Bytes,
-    /// As it lies in the package, so that compressing costs nothing.
-    gzip: Option<Bytes>,
-    tag: String,
+    file: Representation,
 }
 
 impl Asset {
     fn of(name: &'static str, media_type: &'static str, plain: &'static [u8]) -> Self {
-        Self { name, media_type, tag: etag::of(plain), plain: Bytes::from_static(plain), gzip: None }
+        Self { name, file: Representation::of(media_type, plain) }
     }
 
+    /// Its gzip is what lies in the package, so that compressing costs nothing.
     fn unpacked(name: &'static str, media_type: &'static str, entry: &Entry<'static>) -> Option<Self> {
-        let plain = entry.unpacked()?;
         let gzip = entry.deflated().map(|deflated| gzip::frame(deflated, entry.crc, entry.length).into());
-        Some(Self { name, media_type, tag: etag::of(&plain), plain: plain.into(), gzip })
+        let file = Representation::of(media_type, entry.unpacked()?).with_gzip(gzip);
+        Some(Self { name, file })
     }
 
     /// `kept` is for how long without asking again.
     fn answer(&self, headers: &HeaderMap, kept: &'static str) -> Response {
-        let packed = self.gzip.as_ref().filter(|_| gzip::is_accepted(headers));
-        let mut response = etag::not_modified(headers, &self.tag).unwrap_or_else(|| {
-            let body = packed.unwrap_or(&self.plain).clone();
-            let mut response = (StatusCode::OK, [(header::CONTENT_TYPE, self.media_type)], body).into_response();
-            if let Some(tag) = etag::header_of(&self.tag) {
-                response.headers_mut().insert(header::ETAG, tag);
-            }
-            if packed.is_some() {
-                gzip::mark(response.headers_mut());
-            }
-            response
-        });
+        let mut response = self.file.answer(headers, HeaderValue::from_static(kept));
         let always = [
-            (header::CACHE_CONTROL, kept),
             (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
             (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
             (header::REFERRER_POLICY, "no-referrer"),
         ];
-        let headers = response.headers_mut();
         for (name, value) in always {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        if self.gzip.is_some() {
-            headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }
@@ -129,18 +110,18 @@ mod tests {
         assert_eq!(named.len(), 3);
         for name in named {
             let asset = ASSETS.iter().find(|asset| asset.name == name).unwrap_or_else(|| panic!("no {name}"));
-            assert!(!asset.plain.is_empty());
+            assert!(!asset.file.plain.is_empty());
         }
         assert!(!page.contains("://"), "the page asks somebody else");
     }
 
     #[test]
     fn the_package_is_read_to_the_byte() {
-        for asset in ASSETS.iter().filter(|asset| asset.gzip.is_some()) {
-            let gzip = asset.gzip.as_ref().unwrap();
+        for asset in ASSETS.iter().filter(|asset| asset.file.gzip.is_some()) {
+            let gzip = asset.file.gzip.as_ref().unwrap();
             let (deflated, tail) = (&gzip[10..gzip.len() - 8], &gzip[gzip.len() - 8..]);
             let plain = miniz_oxide::inflate::decompress_to_vec(deflated).unwrap();
-            assert_eq!(plain, asset.plain, "{}", asset.name);
+            assert_eq!(plain, asset.file.plain, "{}", asset.name);
             assert_eq!(tail[..4], crc32fast::hash(&plain).to_le_bytes());
             assert_eq!(tail[4..], u32::try_from(plain.len()).unwrap().to_le_bytes());
         }

@@ -5,13 +5,17 @@
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
+use tokio::task::spawn_blocking;
 
 /// Below this, what gzip saves on the wire is not worth its computing: a quote of one line is not compressed.
 const SMALLEST_BYTES: u64 = 4096;
 /// Fast: answers are made once and sent once.
 const LEVEL: u8 = 1;
-/// A length that no answer comes near.
+/// Above this, compressing takes about a millisecond and more.
+const LARGEST_INLINE_BYTES: usize = 64 << 10;
+/// What is above this is sent as it is.
 const LARGEST_BYTES: usize = 64 << 20;
+const TEXTS: [&str; 3] = ["application/json", "application/problem+json", "application/openmetrics-text"];
 pub(super) const ETAG_SUFFIX: &str = "-gzip";
 
 /// True where `Accept-Encoding` takes gzip: by name, or by `*`, with a weight above 0.
@@ -45,20 +49,41 @@ fn is_zero_weight(parameters: &str) -> bool {
 
 /// The answer, compressed where that is asked for and worth it.
 pub(super) async fn encode(mut response: Response, is_accepted: bool) -> Response {
-    if !is_worth_it(&response) {
+    if !is_encodable(&response) {
         return response;
     }
-    response.headers_mut().append(header::VARY, HeaderValue::from_static("accept-encoding"));
+    vary(response.headers_mut());
     if !is_accepted {
         return response;
     }
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = to_bytes(body, LARGEST_BYTES).await else {
-        // INVARIANT: a body of known length is in memory and does not fail.
+        // INVARIANT: a body of known length, no longer than that, is in memory and does not fail.
         return Response::from_parts(parts, Body::empty());
     };
-    mark(&mut parts.headers);
-    Response::from_parts(parts, compress(&bytes).into())
+    match packed(bytes.clone()).await {
+        Some(packed) => {
+            mark(&mut parts.headers);
+            Response::from_parts(parts, packed.into())
+        }
+        None => Response::from_parts(parts, bytes.into()),
+    }
+}
+
+/// Long ones beside the threads that serve: milliseconds in which other connections would wait. `None` where that cannot be.
+async fn packed(bytes: Bytes) -> Option<Vec<u8>> {
+    if bytes.len() <= LARGEST_INLINE_BYTES {
+        return Some(compress(&bytes, LEVEL));
+    }
+    spawn_blocking(move || compress(&bytes, LEVEL)).await.ok()
+}
+
+/// Says, once, that the answer would be another under another `Accept-Encoding`.
+pub(super) fn vary(headers: &mut HeaderMap) {
+    const NAME: &str = "accept-encoding";
+    if !headers.get_all(header::VARY).iter().any(|value| value == NAME) {
+        headers.append(header::VARY, HeaderValue::from_static(NAME));
+    }
 }
 
 /// The headers of an answer whose body is in gzip.
@@ -72,22 +97,23 @@ pub(super) fn mark(headers: &mut HeaderMap) {
     }
 }
 
-/// A text of some length, whole and not encoded yet.
-fn is_worth_it(response: &Response) -> bool {
-    let is_long = response.body().size_hint().exact().is_some_and(|length| length >= SMALLEST_BYTES);
-    is_long && !response.headers().contains_key(header::CONTENT_ENCODING) && is_text(response.headers())
-}
-
-fn is_text(headers: &HeaderMap) -> bool {
+/// A body that is whole, not encoded yet and worth it.
+fn is_encodable(response: &Response) -> bool {
+    let headers = response.headers();
     let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    ["application/json", "application/problem+json", "application/openmetrics-text"]
-        .iter()
-        .any(|text| media_type.starts_with(text))
+    let length = response.body().size_hint().exact();
+    !headers.contains_key(header::CONTENT_ENCODING) && length.is_some_and(|length| is_worth_it(media_type, length))
 }
 
-fn compress(bytes: &Bytes) -> Vec<u8> {
+/// A text of some length.
+pub(super) fn is_worth_it(media_type: &str, length: u64) -> bool {
+    let is_text = TEXTS.iter().any(|text| media_type.starts_with(text));
+    is_text && length >= SMALLEST_BYTES && usize::try_from(length).is_ok_and(|length| length <= LARGEST_BYTES)
+}
+
+pub(super) fn compress(bytes: &[u8], level: u8) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    frame(&miniz_oxide::deflate::compress_to_vec(bytes, LEVEL), crc32fast::hash(bytes), length)
+    frame(&miniz_oxide::deflate::compress_to_vec(bytes, level), crc32fast::hash(bytes), length)
 }
 
 /// A deflate stream as a gzip file (RFC 1952): no name, no time, no system.
@@ -139,22 +165,28 @@ mod tests {
 
     #[tokio::test]
     async fn long_texts_are_compressed_under_a_tag_of_their_own() {
-        let encoded = encode(answer(4096, "application/json"), true).await;
-        let headers = encoded.headers();
-        assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
-        assert_eq!(headers[header::VARY], "accept-encoding");
-        assert_eq!(headers[header::ETAG], "\"a-gzip\"");
-        let bytes = to_bytes(encoded.into_body(), 4096).await.unwrap();
+        for length in [4096, LARGEST_INLINE_BYTES + 1] {
+            let encoded = encode(answer(length, "application/json"), true).await;
+            let headers = encoded.headers();
+            assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+            assert_eq!(headers[header::VARY], "accept-encoding");
+            assert_eq!(headers[header::ETAG], "\"a-gzip\"");
+            let bytes = to_bytes(encoded.into_body(), 4096).await.unwrap();
+            assert_eq!(gunzip(&bytes), "x".repeat(length).as_bytes());
+        }
+    }
+
+    fn gunzip(bytes: &[u8]) -> Vec<u8> {
         let mut gunzip = Command::new("gzip")
             .args(["--decompress", "--stdout"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        gunzip.stdin.take().unwrap().write_all(&bytes).unwrap();
+        gunzip.stdin.take().unwrap().write_all(bytes).unwrap();
         let output = gunzip.wait_with_output().unwrap();
         assert!(output.status.success());
-        assert_eq!(output.stdout, "x".repeat(4096).as_bytes());
+        output.stdout
     }
 
     #[tokio::test]
@@ -162,8 +194,11 @@ mod tests {
         let not_asked = encode(answer(4096, "application/json"), false).await;
         assert_eq!(not_asked.headers()[header::VARY], "accept-encoding", "the answer would have been another");
         assert_eq!(not_asked.headers()[header::ETAG], "\"a\"");
-        for (length, media_type) in [(4095, "application/json"), (4096, "image/png")] {
+        for (length, media_type) in
+            [(4095, "application/json"), (4096, "image/png"), (LARGEST_BYTES + 1, "application/json")]
+        {
             let plain = encode(answer(length, media_type), true).await;
+            assert_eq!(plain.body().size_hint().exact(), Some(length as u64), "the body is all there");
             assert!(!plain.headers().contains_key(header::CONTENT_ENCODING));
             assert!(!plain.headers().contains_key(header::VARY));
         }

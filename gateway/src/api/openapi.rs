@@ -4,13 +4,13 @@ mod completion;
 
 use std::sync::LazyLock;
 
-use axum::body::Bytes;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use super::etag;
+use super::gzip;
+use super::representation::Representation;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -18,7 +18,7 @@ use super::etag;
     paths(
         super::quotes::create,
         super::quotes::read,
-        super::catalogue::read,
+        super::catalog::read,
         super::usage_snapshots::apply,
         super::probes::healthz,
         super::probes::readyz,
@@ -35,11 +35,14 @@ use super::etag;
 )]
 struct Document;
 
-/// As it is served, and its tag: made once.
-static SERVED: LazyLock<(Bytes, String)> = LazyLock::new(|| {
+/// The level of compression that takes longest.
+const SMALLEST: u8 = 9;
+
+/// As it is served, in both encodings: made once.
+static SERVED: LazyLock<Representation> = LazyLock::new(|| {
     let json = value().to_string();
-    let tag = etag::of(json.as_bytes());
-    (json.into(), tag)
+    let gzip = gzip::compress(json.as_bytes(), SMALLEST);
+    Representation::of("application/json", json).with_gzip(Some(gzip.into()))
 });
 
 /// This document.
@@ -48,17 +51,7 @@ static SERVED: LazyLock<(Bytes, String)> = LazyLock::new(|| {
     (status = 304, description = "still the one that `If-None-Match` names"),
 ))]
 pub(super) async fn document(headers: HeaderMap) -> Response {
-    let (json, tag) = &*SERVED;
-    let mut response = etag::not_modified(&headers, tag).unwrap_or_else(|| {
-        let media_type = [(header::CONTENT_TYPE, "application/json")];
-        let mut response = (StatusCode::OK, media_type, json.clone()).into_response();
-        if let Some(value) = etag::header_of(tag) {
-            response.headers_mut().insert(header::ETAG, value);
-        }
-        response
-    });
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    response
+    SERVED.answer(&headers, HeaderValue::from_static("no-cache"))
 }
 
 fn value() -> Value {

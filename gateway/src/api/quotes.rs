@@ -11,11 +11,11 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 
-use super::Gateway;
 use super::body::json_bytes;
 use super::problem::{Problem, ProblemBody};
 use super::trace::QuoteId;
 use super::wire::QuoteView;
+use super::{Gateway, etag};
 use crate::intake::body::QuoteBody;
 use crate::ledger::Quote;
 
@@ -71,7 +71,7 @@ fn render(quote: &Quote, now: Timestamp, status: StatusCode) -> Result<Response,
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-store"));
-    if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", quote.etag)) {
+    if let Some(etag) = etag::header_of(&quote.etag) {
         headers.insert(header::ETAG, etag);
     }
     response.extensions_mut().insert(QuoteId(quote.issued.id.clone()));

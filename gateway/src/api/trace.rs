@@ -9,7 +9,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 
 use super::problem::Problem;
 use super::trace_context::{TRACEPARENT, TraceContext};
@@ -25,15 +25,15 @@ pub(super) struct QuoteId(pub(super) String);
 
 pub(super) async fn trace(State(gateway): State<Gateway>, request: Request, next: Next) -> Response {
     let context = TraceContext::of(request.headers());
-    let takes_gzip = gzip::is_accepted(request.headers());
+    // Nobody gets the body of an answer to a `HEAD`: it stays as it is, and its headers say so.
+    let takes_gzip = request.method() != Method::HEAD && gzip::is_accepted(request.headers());
     let path = request.uri().path().to_owned();
-    let passage = Passage::begin(&gateway, &request, context.trace_id.clone());
+    // At every level of the log there is something that wants to be found by its trace.
+    let span = tracing::error_span!("request", trace_id = context.trace_id);
+    let passage = Passage::begin(&gateway, &request, span.clone());
     let mut response = match misaddressed(&request) {
         Some(problem) => problem.into_response(),
-        None => {
-            let span = tracing::info_span!("request", trace_id = context.trace_id);
-            next.run(request).instrument(span).await
-        }
+        None => next.run(request).instrument(span).await,
     };
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         problem.render(&path, &context.trace_id, &mut response);
@@ -87,7 +87,8 @@ fn micros(took: Duration) -> u64 {
 struct Passage {
     started: Instant,
     metrics: Arc<Metrics>,
-    trace_id: String,
+    /// Names the trace in each line of the log.
+    span: Span,
     method: Method,
     /// The route's pattern, so that ids do not become labels.
     route: Option<MatchedPath>,
@@ -95,21 +96,22 @@ struct Passage {
 }
 
 impl Passage {
-    fn begin(gateway: &Gateway, request: &Request, trace_id: String) -> Self {
+    fn begin(gateway: &Gateway, request: &Request, span: Span) -> Self {
         let metrics = Arc::clone(&gateway.metrics);
         metrics.http_began();
         let route = request.extensions().get::<MatchedPath>().cloned();
-        Self { started: Instant::now(), metrics, trace_id, method: request.method().clone(), route, has_ended: false }
+        Self { started: Instant::now(), metrics, span, method: request.method().clone(), route, has_ended: false }
     }
 
     fn end(mut self, response: &Response, quote: Option<&QuoteId>) {
         self.has_ended = true;
         let (took, status) = (self.started.elapsed(), response.status());
-        let (method, trace_id, route) = (&self.method, &self.trace_id, self.route());
-        let bytes = response.body().size_hint().exact().unwrap_or_default();
+        let (method, route) = (&self.method, self.route());
+        let length = response.body().size_hint().exact().filter(|_| *method != Method::HEAD);
+        let bytes = length.unwrap_or_default();
         self.metrics.http_answered(&Answered { route, method, status, took, bytes });
         let (status, duration_us, quote) = (status.as_u16(), micros(took), quote.map(|QuoteId(id)| id.as_str()));
-        tracing::info!(trace_id, %method, route, status, duration_us, bytes, quote, "answered");
+        self.span.in_scope(|| tracing::info!(%method, route, status, duration_us, bytes, quote, "answered"));
     }
 
     fn route(&self) -> Option<&str> {
@@ -122,8 +124,8 @@ impl Drop for Passage {
         self.metrics.http_left();
         if !self.has_ended {
             self.metrics.http_abandoned();
-            let (method, trace_id, route) = (&self.method, &self.trace_id, self.route());
-            tracing::info!(trace_id, %method, route, "ended without an answer");
+            let (method, route) = (&self.method, self.route());
+            self.span.in_scope(|| tracing::info!(%method, route, "ended without an answer"));
         }
     }
 }

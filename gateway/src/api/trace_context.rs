@@ -4,6 +4,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const VERSION: &str = "00";
+/// The one flag of version 00.
+const SAMPLED: u8 = 0x01;
 
 /// The trace of a request, and our own span in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +13,8 @@ pub(super) struct TraceContext {
     /// 32 lower-case hex digits: the request's id in the log and in problems.
     pub(super) trace_id: String,
     span_id: String,
-    flags: String,
+    /// The caller records its part of the trace.
+    is_sampled: bool,
 }
 
 impl TraceContext {
@@ -23,28 +26,30 @@ impl TraceContext {
         let (trace, span) = random.split_at(16);
         let mut sent = headers.get_all(TRACEPARENT).iter();
         let parent = sent.next().filter(|_| sent.next().is_none()).and_then(|value| value.to_str().ok());
-        let (trace_id, flags) = match parent.and_then(parse) {
-            Some((trace_id, flags)) => (trace_id.to_owned(), flags.to_owned()),
-            None => (hex(trace), "00".to_owned()),
+        let (trace_id, is_sampled) = match parent.and_then(parse) {
+            Some((trace_id, is_sampled)) => (trace_id.to_owned(), is_sampled),
+            None => (hex(trace), false),
         };
-        Self { trace_id, span_id: hex(span), flags }
+        Self { trace_id, span_id: hex(span), is_sampled }
     }
 
-    /// The header that carries it on.
+    /// The header that carries it on. Flags that version 00 does not know are not passed on.
     pub(super) fn header(&self) -> Option<HeaderValue> {
-        let Self { trace_id, span_id, flags } = self;
+        let Self { trace_id, span_id, is_sampled } = self;
+        let flags = if *is_sampled { "01" } else { "00" };
         HeaderValue::from_str(&format!("{VERSION}-{trace_id}-{span_id}-{flags}")).ok()
     }
 }
 
-/// Trace id and flags. A later version may append to what version 00 has, and nothing else.
-fn parse(parent: &str) -> Option<(&str, &str)> {
+/// Trace id, and whether it is sampled. A later version may append to what version 00 has, and nothing else.
+fn parse(parent: &str) -> Option<(&str, bool)> {
     let mut fields = parent.splitn(5, '-');
     let (version, trace_id, span_id, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let has_form = is_hex(version, 2) && is_hex(trace_id, 32) && is_hex(span_id, 16) && is_hex(flags, 2);
     let is_known = version != "ff" && (version != VERSION || fields.next().is_none());
     let is_something = |id: &str| id.bytes().any(|digit| digit != b'0');
-    (has_form && is_known && is_something(trace_id) && is_something(span_id)).then_some((trace_id, flags))
+    let is_sampled = u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & SAMPLED != 0);
+    (has_form && is_known && is_something(trace_id) && is_something(span_id)).then_some((trace_id, is_sampled))
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -81,6 +86,16 @@ mod tests {
         assert_ne!(header, PARENT);
         assert_eq!(of(&[&PARENT.replacen("00", "cc", 1)]).trace_id, context.trace_id, "a later version");
         assert_eq!(of(&[&(PARENT.replacen("00", "cc", 1) + "-what-comes")]).trace_id, context.trace_id);
+    }
+
+    #[test]
+    fn only_the_flag_that_we_know_is_carried_on() {
+        for (sent, carried) in
+            [("00", "-00"), ("01", "-01"), ("02", "-00"), ("03", "-01"), ("fe", "-00"), ("ff", "-01")]
+        {
+            let header = of(&[&PARENT.replace("-01", &format!("-{sent}"))]).header().unwrap();
+            assert!(header.to_str().unwrap().ends_with(carried), "{sent}");
+        }
     }
 
     #[test]

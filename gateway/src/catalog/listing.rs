@@ -6,7 +6,8 @@ use std::sync::Arc;
 use farebox_pricing::price_book::{Market, PriceBook, PriceRow};
 use jiff::Timestamp;
 
-use super::{Catalog, PlanVersion};
+use super::plan_choice::Asker;
+use super::{Catalog, OfferError, PlanVersion};
 use crate::schema::Violation;
 
 /// What of the catalogue is asked for. What is absent does not narrow it.
@@ -54,26 +55,34 @@ pub struct Listing<'a> {
 }
 
 impl Catalog {
-    /// The plans and books that `selection` names; what it names that is not there is told.
-    pub fn listing(&self, selection: &Selection) -> Result<Listing<'_>, Vec<Violation>> {
+    /// The plans and books that `selection` names.
+    ///
+    /// # Errors
+    /// As a quote that names the same tenant and plan: what is not there, all at once; then that a plan is broken.
+    pub fn listing(&self, selection: &Selection) -> Result<Listing<'_>, OfferError> {
         let mut wrong = Vec::new();
-        let tenant = selection.tenant.as_ref().map(|id| (id, self.tenants.get(id)));
-        if let Some((id, None)) = tenant {
-            let detail = format!("there is no tenant `{id}`");
-            wrong.push(Violation::new("/tenant_id", "unknown_tenant", detail));
-        }
-        if let Some(name) = selection.plan.as_ref().filter(|name| !self.plans.contains_key(*name)) {
-            wrong.push(Violation::new("/plan", "unknown_plan", format!("there is no plan `{name}`")));
+        let tenant = selection.tenant.as_deref().and_then(|id| {
+            let found = self.tenants.get(id).map(|tenant| (id, tenant));
+            if found.is_none() {
+                let detail = format!("there is no tenant `{id}`");
+                wrong.push(Violation::new("/tenant_id", "unknown_tenant", detail));
+            }
+            found
+        });
+        let asker = Asker { tenant, currency: selection.currency.as_deref() };
+        match selection.plan.as_ref().map(|name| self.plan_named(name, asker)) {
+            Some(Err(OfferError::Invalid(unknown))) => wrong.extend(unknown),
+            Some(Err(broken)) if wrong.is_empty() => return Err(broken),
+            _ => {}
         }
         if !wrong.is_empty() {
-            return Err(wrong);
+            return Err(OfferError::Invalid(wrong));
         }
-        let tenant = tenant.and_then(|(_, tenant)| tenant);
         let is_selected = |version: &&PlanVersion| {
             let plan = &version.plan;
             let code = plan.currency.code();
-            let is_of_tenant = |name: &String| tenant.is_none_or(|tenant| tenant.plans.get(code) == Some(name));
-            // A plan asked for by name may be any: so may a quote ask.
+            let is_of_tenant = |name: &String| tenant.is_none_or(|(_, tenant)| tenant.plans.get(code) == Some(name));
+            // A plan asked for by name need not be the one that the tenant gets without asking.
             let is_named = selection.plan.as_ref().map(|name| *name == plan.name);
             selection.currency.as_ref().is_none_or(|wanted| wanted == code)
                 && is_named.unwrap_or_else(|| is_of_tenant(&plan.name))

@@ -1,4 +1,4 @@
-//! From a request to an offer: which plan prices it, and which rows of the book.
+//! From a request to an offer: which rows of its plan's book price it.
 
 use std::sync::Arc;
 
@@ -10,8 +10,7 @@ use farebox_pricing::price_book::{Market, PriceQuery, PriceRow, UnknownPrice};
 use farebox_pricing::request::{MAX_GPU_COUNT, MAX_SECONDS, QuoteRequest, RequestedItem, Work};
 use jiff::Timestamp;
 
-use super::shelf::there_are;
-use super::{Catalog, PlanVersion, Tenant, facts};
+use super::{Catalog, PlanVersion, facts};
 use crate::schema::Violation;
 
 /// An offer, and the plan version that prices it: hold on to it until the quote is made.
@@ -77,51 +76,6 @@ impl Catalog {
         };
         Ok(Resolved { version: Arc::clone(version), offer, notes })
     }
-
-    /// What a customer got wrong is theirs to mend; what is wrong with a plan, or with a tenant's choice of one, is not.
-    fn plan_of(&self, request: &QuoteRequest) -> Result<(&Tenant, &Arc<PlanVersion>), OfferError> {
-        let QuoteRequest { tenant_id, currency, plan, .. } = request;
-        let Some(tenant) = self.tenants.get(tenant_id) else {
-            return Err(invalid("/tenant_id", "unknown_tenant", format!("there is no tenant `{tenant_id}`")));
-        };
-        let (name, is_asked_for) = match (plan, tenant.plans.get(currency.code())) {
-            (Some(name), _) => (name, true),
-            (None, Some(name)) => (name, false),
-            (None, None) => {
-                let sold: Vec<String> = tenant.plans.keys().map(|code| format!("`{code}`")).collect();
-                let sold = if sold.is_empty() { "none".to_owned() } else { sold.join(", ") };
-                let detail = format!("tenant `{tenant_id}` has no plan in `{currency}`; it has plans in {sold}");
-                return Err(invalid("/currency", "no_plan", detail));
-            }
-        };
-        // Before anything is said of the plan: that there is one, and in which currency, is its customers' business.
-        if is_asked_for && !tenant.may_ask_for(name) {
-            return Err(self.unknown_plan(request, (tenant, name)));
-        }
-        match self.plans.get(name) {
-            Some(version) if version.plan.currency == *currency => Ok((tenant, version)),
-            Some(version) if is_asked_for => {
-                let detail = format!("plan `{name}` is in `{}`; ask for that currency", version.plan.currency);
-                Err(invalid("/currency", "currency_mismatch", detail))
-            }
-            None if is_asked_for && !self.plans_left_out.contains(name) => {
-                Err(self.unknown_plan(request, (tenant, name)))
-            }
-            _ => Err(OfferError::Unavailable(format!("plan `{name}` cannot be priced under at the moment"))),
-        }
-    }
-}
-
-impl Catalog {
-    /// The same words for a plan that is not there and for one that is not this tenant's.
-    fn unknown_plan(&self, request: &QuoteRequest, (tenant, name): (&Tenant, &str)) -> OfferError {
-        let QuoteRequest { tenant_id, currency, .. } = request;
-        let priced_in = |name: &String| self.plans.get(name).is_some_and(|it| it.plan.currency == *currency);
-        let offered = self.plans.keys().filter(|name| priced_in(name) && tenant.may_ask_for(name));
-        let offered = there_are(offered);
-        let detail = format!("there is no plan `{name}` for tenant `{tenant_id}`; in `{currency}` {offered}");
-        invalid("/plan", "unknown_plan", detail)
-    }
 }
 
 impl PlanVersion {
@@ -130,10 +84,6 @@ impl PlanVersion {
         let RequestedItem { gpu_model, region, market, gpu_count, .. } = item;
         self.book.resolve(PriceQuery { gpu_model, region, market: *market, gpu_count: *gpu_count, at })
     }
-}
-
-fn invalid(pointer: &str, code: &str, detail: String) -> OfferError {
-    OfferError::Invalid(vec![Violation::new(pointer, code, detail)])
 }
 
 impl Wrong {

@@ -128,7 +128,7 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("http.max_connections", "9"),
         ("http.max_requests", "10"),
         ("http.cors_origins", "\"https://shop.example, http://[::1]:3000\""),
-        ("http.drain_timeout", "\"9s\""),
+        ("http.drain_timeout", "\"21s\""),
         ("mirror.retention", "\"11m\""),
         ("mirror.snapshots", "12"),
         ("log.format", "\"text\""),
@@ -261,6 +261,10 @@ fn settings_that_do_not_fit_together() {
         errors_of("metrics.listen = \"127.0.0.1:8080\"\nhttp.request_timeout = \"10s\"\n", &[]),
         "`listen` and `metrics.listen` are both `127.0.0.1:8080`; give metrics a port of their own or leave it out\n\
          `http.request_timeout` must be longer than `http.body_read_timeout`"
+    );
+    assert_eq!(
+        errors_of("http.drain_timeout = \"15s\"\n", &[]),
+        "`http.drain_timeout` must be longer than `http.request_timeout`"
     );
     let any_port = [KEY, ("FAREBOX_LISTEN", "127.0.0.1:0"), ("FAREBOX_METRICS_LISTEN", "127.0.0.1:0")];
     assert!(load(None, &any_port).is_ok(), "port 0 is another port each time");

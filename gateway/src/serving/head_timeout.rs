@@ -1,5 +1,8 @@
 //! A stream that fails when the head of a request does not arrive in time. Between two requests it waits: for how long an
 //! idle connection is kept is another limit.
+//!
+//! What of a head has come together with what is before it, or while that is answered, is not told from it here: until its
+//! next byte such a connection counts as idle, and its limit is that of an idle one and of a head together.
 
 use std::io;
 use std::pin::Pin;
@@ -19,8 +22,8 @@ pub(super) struct HeadTimeout<Stream> {
     stream: Stream,
     timeout: Duration,
     turns: Turns,
-    /// The turn in which a head began to arrive, and until when it has to be here.
-    begun: Option<(usize, Instant)>,
+    /// The turn in which a head began to arrive, and until when it has to be here; `None`: whenever it comes.
+    begun: Option<(usize, Option<Instant>)>,
     /// Made when a head first has to be waited for, which for most it never has.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -44,9 +47,8 @@ impl<Stream> HeadTimeout<Stream> {
 }
 
 /// A clock that cannot count that far does not limit anything.
-fn deadline(timeout: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(timeout).unwrap_or(now)
+fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
 }
 
 impl<Stream: AsyncRead + Unpin> AsyncRead for HeadTimeout<Stream> {
@@ -63,7 +65,7 @@ impl<Stream: AsyncRead + Unpin> AsyncRead for HeadTimeout<Stream> {
         }
         let is_answering = turn % 2 == 1;
         match (polled, self.begun) {
-            (Poll::Pending, Some((_, deadline))) if !is_answering => {
+            (Poll::Pending, Some((_, Some(deadline)))) if !is_answering => {
                 let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
                 alarm.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
             }

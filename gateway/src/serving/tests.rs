@@ -216,6 +216,21 @@ fn an_idle_connection_has_a_limit_of_its_own() {
     assert_eq!(rest_of(&mut idle).0, "");
 }
 
+/// The limits on an idle connection and on a head together hold it, however it came.
+#[test]
+fn half_a_head_behind_a_whole_request_is_closed() {
+    let running = Running::start(Limits { header_read_timeout: SHORT, keep_alive_timeout: SHORT, ..PATIENT });
+    let mut together = running.send(&format!("{GET}GET / HT"));
+    let mut meanwhile = running.send(GET_HELD);
+    running.wait_until("the handler runs", |held| held.started.load(Ordering::SeqCst) == 1);
+    meanwhile.write_all(b"GET / HT").unwrap();
+    running.held.release();
+    for client in [&mut together, &mut meanwhile] {
+        assert!(answer_of(client).starts_with("HTTP/1.1 200 OK"));
+        assert_eq!(rest_of(client).0, "");
+    }
+}
+
 #[test]
 fn a_body_may_take_longer_than_a_head() {
     let running = Running::start(Limits { header_read_timeout: SHORT, ..PATIENT });

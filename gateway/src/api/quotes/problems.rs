@@ -23,13 +23,19 @@ impl From<QuotingError> for Problem {
         match error {
             QuotingError::Intake(IntakeError::Malformed(error)) => Self::malformed_json(error.to_string()),
             QuotingError::Intake(IntakeError::Invalid(violations)) => Self::invalid(summary(&violations), violations),
-            QuotingError::Offer(OfferError::Invalid(violations)) => Self::invalid(summary(&violations), violations),
-            QuotingError::Offer(OfferError::UnknownPrice(violations)) => {
-                Self::unknown_price(summary(&violations), violations)
-            }
-            QuotingError::Offer(OfferError::Unavailable(sentence)) => Self::unavailable(sentence),
+            QuotingError::Offer(error) => error.into(),
             QuotingError::Pricing { source, .. } => (*source).into(),
             QuotingError::Issuing(_) => Self::unavailable("the quote could not be issued"),
+        }
+    }
+}
+
+impl From<OfferError> for Problem {
+    fn from(error: OfferError) -> Self {
+        match error {
+            OfferError::Invalid(violations) => Self::invalid(summary(&violations), violations),
+            OfferError::UnknownPrice(violations) => Self::unknown_price(summary(&violations), violations),
+            OfferError::Unavailable(sentence) => Self::unavailable(sentence),
         }
     }
 }

@@ -9,7 +9,7 @@ use farebox_pricing::request::{QuoteRequest, RequestedItem, Work, Workload};
 use farebox_sandbox::{Limits, Sandbox};
 
 use super::{policies, root};
-use crate::catalog::{Catalog, OfferError};
+use crate::catalog::{Catalog, OfferError, Selection};
 use crate::schema::Violation;
 
 /// `own` has its plan and no other, `wide` one more, `any` all that there are. Loaded once.
@@ -103,4 +103,44 @@ fn what_a_tenant_is_not_offered_is_not_there() {
     }
     let broken = asked(catalog, "any", ("CNY", Some("half"))).unwrap_err();
     assert_eq!(broken[2], "plan `half` cannot be priced under at the moment");
+}
+
+/// The catalogue shows what a quote would be given, and says of the rest what a quote would be told.
+#[test]
+fn a_listing_for_a_tenant_is_denied_what_a_quote_is() {
+    let catalog = catalog();
+    let listed = |tenant: Option<&str>, plan: Option<&str>, currency: Option<&str>| {
+        let own = |text: &str| text.to_owned();
+        let selection = Selection {
+            tenant: tenant.map(own),
+            plan: plan.map(own),
+            currency: currency.map(own),
+            ..Selection::default()
+        };
+        let listing = catalog.listing(&selection)?;
+        Ok::<_, OfferError>(listing.plans.iter().map(|version| version.plan.name.clone()).collect::<Vec<_>>())
+    };
+    let unknown = |detail: &str| Err(OfferError::Invalid(vec![Violation::new("/plan", "unknown_plan", detail)]));
+    assert_eq!(listed(Some("own"), None, None).unwrap(), ["gpu-standard"]);
+    for (tenant, plan) in [("own", "gpu-standard"), ("wide", "gpu-volume"), ("any", "research")] {
+        assert_eq!(listed(Some(tenant), Some(plan), None).unwrap(), [plan]);
+    }
+    for plan in ["research", "gpu-volume", "gpu-standard-usd", "half", "nonesuch"] {
+        let detail = format!("there is no plan `{plan}` for tenant `own`; in `CNY` there is `gpu-standard`");
+        assert_eq!(listed(Some("own"), Some(plan), Some("CNY")), unknown(&detail));
+        let quote = asked(catalog, "own", ("CNY", Some(plan))).unwrap_err();
+        assert_eq!(quote[2], detail);
+    }
+    let wide = "there is no plan `research` for tenant `wide`; there are `gpu-standard`, `gpu-volume`";
+    assert_eq!(listed(Some("wide"), Some("research"), None), unknown(wide));
+    let none = "there is no plan `nonesuch`; in `XXX` there are none";
+    assert_eq!(listed(None, Some("nonesuch"), Some("XXX")), unknown(none));
+    // Whoever names no tenant is shown them all.
+    assert_eq!(listed(None, Some("research"), None).unwrap(), ["research"]);
+    assert_eq!(listed(None, None, None).unwrap().len(), catalog.plans.len());
+    let broken = Err(OfferError::Unavailable("plan `half` cannot be priced under at the moment".to_owned()));
+    assert_eq!([listed(None, Some("half"), None), listed(Some("any"), Some("half"), None)], [broken.clone(), broken]);
+    // Of two things the mistake is told first.
+    let OfferError::Invalid(wrong) = listed(Some("nobody"), Some("half"), None).unwrap_err() else { panic!() };
+    assert_eq!(wrong, [Violation::new("/tenant_id", "unknown_tenant", "there is no tenant `nobody`")]);
 }

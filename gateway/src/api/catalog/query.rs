@@ -1,4 +1,4 @@
-//! The query of the catalogue: read strictly, every violation at once.
+//! The query of the catalogue: read strictly, every violation at once, up to a thousand.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 
 use crate::catalog::{OfferingId, Selection};
 use crate::intake::body::MarketBody;
-use crate::schema::{Violation, child};
+use crate::schema::{MAX_VIOLATIONS, Violation, child};
 
 const DEFAULT_LIMIT: usize = 100;
 const LARGEST_LIMIT: usize = 500;
@@ -19,10 +19,10 @@ const LONGEST_VALUE: usize = 256;
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only its shape is used")]
 pub(crate) struct CatalogQuery {
-    /// Only the plans that this tenant gets without asking for one, and what they price.
+    /// Only the plans that this tenant gets without asking for one, and what they price. Absent: every plan of everybody.
     #[param(min_length = 1, max_length = 256, nullable = false, example = "acme")]
     tenant_id: Option<String>,
-    /// Only what this plan prices.
+    /// Only what this plan prices; with `tenant_id`, one that the tenant may ask for.
     #[param(min_length = 1, max_length = 256, nullable = false, example = "gpu-standard")]
     plan: Option<String>,
     /// ISO 4217.
@@ -61,6 +61,9 @@ impl Query {
         let mut violations = Vec::new();
         let mut seen = HashSet::new();
         for (name, value) in form_urlencoded::parse(raw.as_bytes()) {
+            if violations.len() >= MAX_VIOLATIONS {
+                break;
+            }
             let outcome = if value.is_empty() || value.chars().count() > LONGEST_VALUE {
                 Err(("length", format!("`{}` has 1 to {LONGEST_VALUE} characters", shown(&name))))
             } else if !seen.insert(name.clone().into_owned()) {
@@ -137,6 +140,8 @@ mod tests {
             assert!(Query::parse(&format!("limit={limit}")).is_err(), "{limit}");
         }
         assert!(Query::parse(&format!("region={}", "x".repeat(257))).is_err());
+        // A query of 64 KiB has room for 30,000 of them.
+        assert_eq!(Query::parse(&"a&".repeat(30_000)).unwrap_err().len(), 1_000);
     }
 
     #[test]

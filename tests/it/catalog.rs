@@ -65,6 +65,9 @@ fn prices_are_those_in_force_and_those_to_come_are_told() {
     assert_eq!(asked("2026-08-19T00:00:00Z"), (owned(&["3.29"]), owned(&["3.49", "3.99"]), minute.clone()));
     assert_eq!(asked("2026-10-01T00:00:00Z"), (owned(&["3.49"]), owned(&["3.99"]), minute.clone()));
     assert_eq!(asked("2026-11-08T23:59:40Z"), (owned(&["3.49"]), owned(&["3.99"]), "private, max-age=20".into()));
+    // 19.1 s are left: a cache that kept it for 20 would show a price that does not hold any more.
+    assert_eq!(asked("2026-11-08T23:59:40.9Z").2, "private, max-age=19");
+    assert_eq!(asked("2026-11-08T23:59:59.9Z").2, "private, max-age=0");
     assert_eq!(asked("2026-11-09T00:00:00Z"), (owned(&["3.99"]), owned(&[]), minute));
 }
 
@@ -132,6 +135,7 @@ fn caches_are_told_what_they_may_keep() {
     let again = ask(&[("If-None-Match", &tag)]);
     assert_eq!((again.status, again.body.as_str(), again.header("etag")), (304, "", Some(tag.as_str())));
     assert_eq!(again.header("cache-control"), Some("private, max-age=60"));
+    assert_eq!((first.header("vary"), again.header("vary")), (Some("accept-encoding"), Some("accept-encoding")));
     // The compressed form has a tag of its own, which is as good.
     let packed = ask(&[("Accept-Encoding", "gzip")]);
     let packed_tag = packed.header("etag").unwrap().to_owned();

@@ -3,16 +3,17 @@
 mod query;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
 use farebox_pricing::exact;
 use farebox_pricing::price_book::PriceRow;
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Gateway;
 use super::problem::{Problem, ProblemBody};
-use super::{Gateway, etag};
+use super::representation::Representation;
 use crate::catalog::{Offering, PlanVersion};
 use query::{CatalogQuery, Query};
 
@@ -108,6 +109,8 @@ pub(crate) struct CatalogPrice {
 }
 
 /// Lists what can be bought, with list prices: what a quote starts from, before any adjustment.
+///
+/// Without `tenant_id` it lists every plan, and whoever asks may name any tenant: there is no access control yet.
 #[utoipa::path(get, path = "/v1/catalog", operation_id = "read_catalog", tag = "quote", params(CatalogQuery), responses(
     (status = 200, description = "a page, perhaps empty", body = CatalogPage, headers(
         ("ETag" = String, description = "of the page"),
@@ -115,6 +118,7 @@ pub(crate) struct CatalogPrice {
     (status = 304, description = "the page is still the one that `If-None-Match` names", headers(
         ("ETag" = String, description = "the one that was sent"))),
     (status = 422, description = "`invalid-request`: every violation at once; `pointer` is `/` and the parameter's name", body = ProblemBody, content_type = "application/problem+json"),
+    (status = 503, description = "`unavailable`: the plan that is asked for cannot be priced under; `overloaded`; retry after `Retry-After`", body = ProblemBody, content_type = "application/problem+json"),
 ))]
 pub(super) async fn read(
     State(gateway): State<Gateway>,
@@ -124,7 +128,7 @@ pub(super) async fn read(
     let refuse = |errors| Problem::invalid("the query cannot be answered", errors);
     let Query { selection, limit } = Query::parse(raw.as_deref().unwrap_or_default()).map_err(refuse)?;
     let now = gateway.clock.now();
-    let listing = gateway.road.catalog.listing(&selection).map_err(refuse)?;
+    let listing = gateway.road.catalog.listing(&selection)?;
     let mut offerings = listing.offerings(&selection, now);
     let page: Vec<Offering<'_>> = offerings.by_ref().take(limit).collect();
     let next = offerings.next().and_then(|_| page.last()).map(|last| last.id.to_string());
@@ -135,29 +139,15 @@ pub(super) async fn read(
         tracing::error!(%error, "a page of the catalogue could not be rendered");
         Problem::unavailable("the catalogue could not be rendered")
     })?;
-    Ok(answer(json, kept_s, &headers))
-}
-
-fn answer(json: Vec<u8>, kept_s: i64, headers: &HeaderMap) -> Response {
-    let tag = etag::of(&json);
-    let mut response = etag::not_modified(headers, &tag).unwrap_or_else(|| {
-        let media_type = [(header::CONTENT_TYPE, "application/json")];
-        let mut response = (StatusCode::OK, media_type, json).into_response();
-        if let Some(value) = etag::header_of(&tag) {
-            response.headers_mut().insert(header::ETAG, value);
-        }
-        response
-    });
-    if let Ok(value) = HeaderValue::from_str(&format!("private, max-age={kept_s}")) {
-        response.headers_mut().insert(header::CACHE_CONTROL, value);
-    }
-    response
+    let kept = HeaderValue::from_str(&format!("private, max-age={kept_s}"));
+    let kept = kept.unwrap_or_else(|_| HeaderValue::from_static("no-cache"));
+    Ok(Representation::of("application/json", json).answer(&headers, kept))
 }
 
 /// A minute, or until the first price of the page changes: no cache shows a price that does not hold any more.
 fn kept_s(page: &[Offering<'_>], now: Timestamp) -> i64 {
     let changes = page.iter().flat_map(|offering| &offering.upcoming);
-    let next = changes.map(|row| row.effective_from.as_second().saturating_sub(now.as_second())).min();
+    let next = changes.map(|row| row.effective_from.duration_since(now).as_secs()).min();
     next.unwrap_or(LONGEST_KEPT_S).clamp(0, LONGEST_KEPT_S)
 }
 
