@@ -20,7 +20,7 @@ mod snapshot_file;
 mod terminal;
 
 use std::error::Error;
-use std::io::{ErrorKind, Write as _, stdout};
+use std::io::{ErrorKind, Write as _, stderr, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -129,7 +129,12 @@ fn counted(count: usize, what: &str) -> String {
 
 /// A sentence that stops nothing.
 fn warn(sentence: &str) {
-    eprintln!("farebox: warning: {}", printable_lines(sentence));
+    complain(&format!("warning: {sentence}"));
+}
+
+/// To stderr. Where that cannot be written either, the exit code still tells.
+fn complain(sentence: &str) {
+    let _ = writeln!(stderr().lock(), "farebox: {}", printable_lines(sentence));
 }
 
 pub fn run() -> ExitCode {
@@ -151,7 +156,7 @@ pub fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { sentence, exit }) => {
-            eprintln!("farebox: {}", printable_lines(&sentence));
+            complain(&sentence);
             exit.into()
         }
     }

@@ -151,7 +151,7 @@ impl Memo {
     fn find(&self, key: &[u8]) -> Option<(Arc<Kept>, bool)> {
         let kept = self.kept.get(key);
         let counter = if kept.is_some() { &self.hits } else { &self.misses };
-        let number = counter.fetch_add(1, Ordering::Relaxed);
+        let number = counter.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         Some((kept?, is_due(number, self.limits.recompute_one_in)))
     }
 

@@ -153,7 +153,9 @@ fn every_problem_is_told_with_its_place_and_takes_nothing_else_down() {
     let expected = fs::read_to_string(root().join("fixtures/broken/expected.txt")).unwrap();
     let new: Vec<&str> = shown.lines().filter(|line| !expected.lines().any(|old| old == *line)).collect();
     let lost: Vec<&str> = expected.lines().filter(|line| !shown.lines().any(|new| new == *line)).collect();
-    assert!(shown == expected, "told now:\n{}\n\nno longer told:\n{}", new.join("\n"), lost.join("\n"));
+    let moved = shown.lines().zip(expected.lines()).find(|(now, then)| now != then);
+    let (new, lost) = (new.join("\n"), lost.join("\n"));
+    assert!(shown == expected, "told now:\n{new}\n\nno longer told:\n{lost}\n\nfirst at another place: {moved:?}");
 
     assert_eq!(catalog.plans.keys().collect::<Vec<_>>(), ["good-plan"]);
     assert_eq!(catalog.tenants.keys().collect::<Vec<_>>(), ["acme", "umbrella"]);

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::Failure;
 use super::exit::Exit;
 use crate::api::Problem;
+use crate::printable::printable;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl Refusal {
 
     /// A body of `application/problem+json`; `None` if it is none.
     pub(super) fn of_answer(body: &Value) -> Option<Self> {
-        let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text = |value: &Value, name: &str| printable(value.get(name).and_then(Value::as_str).unwrap_or_default());
         let slug = body.get("type")?.as_str()?.rsplit('/').next()?.to_owned();
         let faults = body.get("errors").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let faults = faults.iter().map(|fault| ["pointer", "code", "detail"].map(|name| text(fault, name))).collect();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use farebox_pricing::exact;
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -16,10 +16,18 @@ impl<'de> Deserialize<'de> for WireDecimal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(Self(text)),
-            Value::Number(number) => Ok(Self(number.to_string())),
+            Value::Number(number) => Ok(Self(digits(&number))),
             other => Err(serde::de::Error::custom(format!("`{other}` is not a decimal"))),
         }
     }
+}
+
+/// As it was written. serde_json hands `0.000001` over as a float, because that prints the same, and would spell it `1e-6`;
+/// a number that was written with an exponent was told before anything was read from it.
+fn digits(number: &Number) -> String {
+    let text = number.to_string();
+    let is_respelt = |short: &_| text.contains('e') && Number::from_f64(*short).is_some_and(|it| it.to_string() == text);
+    number.as_f64().filter(is_respelt).map_or_else(|| text.clone(), |short| short.to_string())
 }
 
 impl PartialSchema for WireDecimal {
@@ -47,6 +55,23 @@ mod tests {
 
     use super::WireDecimal;
     use crate::schema::Schema;
+
+    #[test]
+    fn numbers_keep_their_digits_also_where_a_float_would_do() {
+        for text in [
+            "0.000001",
+            "0.0000001",
+            "-0.00000025",
+            "72",
+            "0.10",
+            "0.1234567890123456789012345678",
+            "1000000000000000000000",
+        ] {
+            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            let read: WireDecimal = serde::Deserialize::deserialize(&value).unwrap();
+            assert_eq!(read.0, text);
+        }
+    }
 
     #[test]
     fn the_schema_holds_and_its_violations_say_what_is_meant() {

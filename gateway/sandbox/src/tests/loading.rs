@@ -146,6 +146,7 @@ fn compile_bombs_are_refused_by_their_counts() {
     let started = std::time::Instant::now();
     let bombs = [
         ("functions", "(func)".repeat(10_001)),
+        ("types", "(type (func (param i32)))".repeat(1_001)),
         ("bytes in a function", format!("(func {})", "nop ".repeat(70_000))),
         ("locals of a function", format!("(func (local {}))", "i64 ".repeat(50_001))),
         ("loops of a function", format!("(func {})", "loop end ".repeat(257))),

@@ -12,6 +12,7 @@ use super::differences::difference;
 use super::{Failure, Machine, grouped, print_json};
 use crate::authoring::{Case, FUEL_SHARE_PERCENT, NativeAnswers, Spent, Tried, beyond_declared, load_cases, try_case};
 use crate::causes::with_causes;
+use crate::cli::complain;
 use crate::cli::policy_build::{self, BuiltPolicy, Package, run_native_tests};
 use crate::cli::{counted, tell};
 use crate::printable::printable_lines;
@@ -86,6 +87,8 @@ fn test(
 ) -> Result<PolicyResult, Failure> {
     let cases_directory = package.directory.join("cases");
     let before = contents(&cases_directory);
+    // Cargo says nothing of its own on stdout that could be passed on; silence for minutes looks like the end.
+    complain(&format!("building `{}` natively and running its cases; the first time takes minutes", built.name));
     // First, since it may write the cases anew.
     let native = run_native_tests(machine.toolchain(), package, update)?;
     let cases = load_cases(&cases_directory)?;
