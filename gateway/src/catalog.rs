@@ -115,7 +115,7 @@ impl Catalog {
             tenants: tenants.tally(),
             policies: policies.tally(),
         };
-        let policies_from_code_cache = policies.from_code_cache();
+        let policies_from_code_cache = policies.cached();
         let plans_left_out = plans.left_out().cloned().collect();
         Self {
             tenants: tenants.into_items(),

@@ -63,7 +63,7 @@ impl Policies {
     }
 
     /// How many were not compiled for this catalogue.
-    pub(super) fn from_code_cache(&self) -> usize {
+    pub(super) fn cached(&self) -> usize {
         let is_cached = |id: &&String| self.shelf.peek(id).is_some_and(|offered| offered.policy.is_cached());
         self.shelf.names().filter(is_cached).count()
     }

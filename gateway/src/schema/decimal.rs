@@ -26,7 +26,8 @@ impl<'de> Deserialize<'de> for WireDecimal {
 /// a number that was written with an exponent was told before anything was read from it.
 fn digits(number: &Number) -> String {
     let text = number.to_string();
-    let is_respelt = |short: &_| text.contains('e') && Number::from_f64(*short).is_some_and(|it| it.to_string() == text);
+    let is_respelt =
+        |short: &_| text.contains('e') && Number::from_f64(*short).is_some_and(|it| it.to_string() == text);
     number.as_f64().filter(is_respelt).map_or_else(|| text.clone(), |short| short.to_string())
 }
 

@@ -203,109 +203,141 @@ fn key_of(context: &Context<'_>) -> Vec<u8> {
     bytes
 }
 
-/// One context for each way in which a field can differ: no two may have one key.
+/// No two of these may have one key.
+fn assert_distinct(contexts: &[Context<'_>]) {
+    let keys: BTreeSet<Vec<u8>> = contexts.iter().map(key_of).collect();
+    assert_eq!(keys.len(), contexts.len(), "{contexts:#?}");
+}
+
+const ONE: Decimal = Decimal::ONE;
+const TWO: Decimal = Decimal::TWO;
+
+fn line(facts: Vec<&Fact>) -> LineView<'_> {
+    LineView { key: 0, facts, amounts: None, segments: &[], portions: &[], usage: None }
+}
+
+fn of_line(line: LineView<'_>) -> Context<'_> {
+    Context { lines: vec![line], ..context() }
+}
+
 #[test]
-fn whatever_is_passed_is_part_of_the_key() {
+fn the_whole_context_is_part_of_the_key() {
     let [ab, a, bc, c] = [("a", "b"), ("a", ""), ("", "bc"), ("ab", "c")].map(|(key, value)| Fact::new(key, value));
-    let one = Decimal::ONE;
-    let line = |facts| LineView { key: 0, facts, amounts: None, segments: &[], portions: &[], usage: None };
-    let amounts = AmountsView { unit: "gpu_second", quantity: one, unit_price: one, list_amount: one, amount: one };
-    let segments = [Segment { state: "idle".into(), quantity: one }];
-    let portion = |draws: Option<&str>| Portion {
-        code: "p".into(),
-        label: "q".into(),
-        unit: "r".into(),
-        quantity: one,
-        unit_price: one,
-        draws: draws.map(str::to_owned),
-    };
-    let portions = [portion(None), portion(Some("")), portion(Some("b"))];
-    let stat = |metric: &str, statistic: &str, window_s, value, coverage| Stat {
-        metric: metric.into(),
-        statistic: statistic.into(),
-        window_s,
-        value,
-        coverage,
-    };
-    let two = Decimal::TWO;
-    let stats = [
-        stat("m", "s", 1, one, one),
-        stat("ms", "", 1, one, one),
-        stat("m", "s", 2, one, one),
-        stat("m", "s", 1, two, one),
-        stat("m", "s", 1, one, two),
-    ];
-    let usage = |stats| UsageView { scope: "tenant", age_ms: None, quality: "ok", surcharge_allowed: true, stats };
-    let rate = |overage_price| Rate { scope: vec![], unit_price: one, overage_price };
-    let balance = |rates, expires_unix_s| Balance {
-        id: "i".into(),
-        kind: "k".into(),
-        unit: "u".into(),
-        scope: vec![],
-        rates,
-        remaining: one,
-        expires_unix_s,
-    };
-    let balances = [
-        balance(vec![], None),
-        balance(vec![rate(None)], None),
-        balance(vec![rate(Some(one))], None),
-        balance(vec![rate(Some(two))], None),
-        balance(vec![], Some(0)),
-        Balance { scope: vec![ab.clone()], ..balance(vec![], None) },
-        balance(vec![Rate { scope: vec![ab.clone()], ..rate(None) }], None),
-        Balance { remaining: two, ..balance(vec![], None) },
-    ];
-    let mut contexts = vec![
+    let at = |unix_s, utc_offset_s| Context { at: Some(Instant { unix_s, utc_offset_s }), ..context() };
+    assert_distinct(&[
         context(),
         Context { currency: "USD", ..context() },
         Context { exponent: 0, ..context() },
-        Context { at: Some(Instant { unix_s: 0, utc_offset_s: 0 }), ..context() },
-        Context { at: Some(Instant { unix_s: 1, utc_offset_s: 0 }), ..context() },
-        Context { at: Some(Instant { unix_s: 0, utc_offset_s: 1 }), ..context() },
+        at(0, 0),
+        at(1, 0),
+        at(0, 1),
         Context { tenant: vec![&ab], ..context() },
         Context { facts: vec![&ab], ..context() },
         Context { facts: vec![&a], ..context() },
         Context { facts: vec![&a, &bc], ..context() },
         Context { facts: vec![&c], ..context() },
         Context { facts: vec![&ab, &ab], ..context() },
-        Context { lines: vec![line(vec![])], ..context() },
+        of_line(line(vec![])),
+        of_line(line(vec![&ab])),
         Context { lines: vec![line(vec![]), line(vec![])], ..context() },
-        Context { lines: vec![line(vec![&ab])], ..context() },
-        Context { lines: vec![LineView { key: 1, ..line(vec![]) }], ..context() },
-        Context { lines: vec![LineView { usage: Some(0), ..line(vec![]) }], ..context() },
-        Context { lines: vec![LineView { segments: &segments, ..line(vec![]) }], ..context() },
-        Context { usages: vec![usage(vec![])], ..context() },
-        Context { usages: vec![UsageView { scope: "gpu_model", ..usage(vec![]) }], ..context() },
-        Context { usages: vec![UsageView { age_ms: Some(0), ..usage(vec![]) }], ..context() },
-        Context { usages: vec![UsageView { quality: "stale", ..usage(vec![]) }], ..context() },
-        Context { usages: vec![UsageView { surcharge_allowed: false, ..usage(vec![]) }], ..context() },
+    ]);
+}
+
+#[test]
+fn all_of_a_line_is_part_of_the_key() {
+    let segments = [Segment { state: "idle".into(), quantity: ONE }];
+    let portion = |draws: Option<&str>| Portion {
+        code: "p".into(),
+        label: "q".into(),
+        unit: "r".into(),
+        quantity: ONE,
+        unit_price: ONE,
+        draws: draws.map(str::to_owned),
+    };
+    let portions = [portion(None), portion(Some("")), portion(Some("b"))];
+    let amounts = AmountsView { unit: "gpu_second", quantity: ONE, unit_price: ONE, list_amount: ONE, amount: ONE };
+    let with_amounts = |amounts| of_line(LineView { amounts: Some(amounts), ..line(vec![]) });
+    let mut contexts = vec![
+        of_line(line(vec![])),
+        of_line(LineView { key: 1, ..line(vec![]) }),
+        of_line(LineView { usage: Some(0), ..line(vec![]) }),
+        of_line(LineView { segments: &segments, ..line(vec![]) }),
     ];
-    let with_amounts =
-        |amounts| Context { lines: vec![LineView { amounts: Some(amounts), ..line(vec![]) }], ..context() };
     contexts.extend(
         [
             amounts,
             AmountsView { unit: "task", ..amounts },
-            AmountsView { quantity: two, ..amounts },
-            AmountsView { unit_price: two, ..amounts },
-            AmountsView { list_amount: two, ..amounts },
-            AmountsView { amount: two, ..amounts },
+            AmountsView { quantity: TWO, ..amounts },
+            AmountsView { unit_price: TWO, ..amounts },
+            AmountsView { list_amount: TWO, ..amounts },
+            AmountsView { amount: TWO, ..amounts },
             // 1 and 1.0 are other bytes to the guest.
             AmountsView { amount: Decimal::new(10, 1), ..amounts },
-            AmountsView { amount: -one, ..amounts },
+            AmountsView { amount: -ONE, ..amounts },
         ]
         .map(with_amounts),
     );
-    contexts.extend(portions.iter().map(|portion| Context {
-        lines: vec![LineView { portions: std::slice::from_ref(portion), ..line(vec![]) }],
-        ..context()
-    }));
-    contexts.extend(stats.iter().map(|stat| Context { usages: vec![usage(vec![stat])], ..context() }));
-    contexts.extend(balances.iter().map(|balance| Context { balances: vec![balance], ..context() }));
-    let keys: BTreeSet<Vec<u8>> = contexts.iter().map(key_of).collect();
-    assert_eq!(keys.len(), contexts.len());
+    let of_portion = |portion| of_line(LineView { portions: std::slice::from_ref(portion), ..line(vec![]) });
+    contexts.extend(portions.iter().map(of_portion));
+    assert_distinct(&contexts);
     // A zero has no sign in front of the guest.
     let zeros = [Decimal::ZERO, -Decimal::ZERO].map(|amount| key_of(&with_amounts(AmountsView { amount, ..amounts })));
     assert_eq!(zeros[0], zeros[1]);
+}
+
+#[test]
+fn all_of_a_usage_is_part_of_the_key() {
+    let stat = |(metric, statistic): (&str, &str), window_s, value, coverage| Stat {
+        metric: metric.into(),
+        statistic: statistic.into(),
+        window_s,
+        value,
+        coverage,
+    };
+    let stats = [
+        stat(("m", "s"), 1, ONE, ONE),
+        stat(("ms", ""), 1, ONE, ONE),
+        stat(("m", "s"), 2, ONE, ONE),
+        stat(("m", "s"), 1, TWO, ONE),
+        stat(("m", "s"), 1, ONE, TWO),
+    ];
+    let usage = |stats| UsageView { scope: "tenant", age_ms: None, quality: "ok", surcharge_allowed: true, stats };
+    let of_usage = |usage| Context { usages: vec![usage], ..context() };
+    let mut contexts = vec![
+        context(),
+        of_usage(usage(vec![])),
+        of_usage(UsageView { scope: "gpu_model", ..usage(vec![]) }),
+        of_usage(UsageView { age_ms: Some(0), ..usage(vec![]) }),
+        of_usage(UsageView { quality: "stale", ..usage(vec![]) }),
+        of_usage(UsageView { surcharge_allowed: false, ..usage(vec![]) }),
+    ];
+    contexts.extend(stats.iter().map(|stat| of_usage(usage(vec![stat]))));
+    assert_distinct(&contexts);
+}
+
+#[test]
+fn all_of_a_balance_is_part_of_the_key() {
+    let ab = Fact::new("a", "b");
+    let rate = |overage_price| Rate { scope: vec![], unit_price: ONE, overage_price };
+    let balance = |rates, expires_unix_s| Balance {
+        id: "i".into(),
+        kind: "k".into(),
+        unit: "u".into(),
+        scope: vec![],
+        rates,
+        remaining: ONE,
+        expires_unix_s,
+    };
+    let balances = [
+        balance(vec![], None),
+        balance(vec![rate(None)], None),
+        balance(vec![rate(Some(ONE))], None),
+        balance(vec![rate(Some(TWO))], None),
+        balance(vec![], Some(0)),
+        Balance { scope: vec![ab.clone()], ..balance(vec![], None) },
+        balance(vec![Rate { scope: vec![ab], ..rate(None) }], None),
+        Balance { remaining: TWO, ..balance(vec![], None) },
+    ];
+    let contexts: Vec<_> = balances.iter().map(|it| Context { balances: vec![it], ..context() }).collect();
+    assert_distinct(&contexts);
 }
