@@ -1,5 +1,7 @@
-//! Metering: what was observed of the tenants' GPUs, and the mirror that quotes read it from.
+//! Metering: what was observed of the tenants' GPUs, from the driver to the mirror that quotes read.
 //!
+//! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
+//! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
 //!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
@@ -7,8 +9,11 @@
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
 //! here decides only whether a text that is no plain decimal is a blank reading.
 
+pub mod meter;
 pub mod mirror;
+pub mod reader;
 pub mod snapshot;
+pub mod tick;
 
 #[cfg(test)]
 mod samples;

@@ -1,0 +1,3 @@
+//! `farebox-agent`: reads a host's GPUs and tells the gateway what their tenants used.
+
+fn main() {}

@@ -1,0 +1,20 @@
+//! Where ticks come from: the machine's GPUs, or a recording.
+
+use std::time::Duration;
+
+use crate::tick::Tick;
+
+/// Gives one tick after the other.
+pub trait ReadTick: Send {
+    /// Waits for the next tick, at most this long. Never blocks longer, whatever the driver does.
+    fn read_tick(&mut self, patience: Duration) -> Received;
+}
+
+#[derive(Debug)]
+pub enum Received {
+    Tick(Box<Tick>),
+    /// Nothing yet. `stalled`: the reader has been inside one call of the driver for so long that it hangs.
+    Nothing { stalled: bool },
+    /// The recording is at its end.
+    Ended,
+}
