@@ -48,17 +48,8 @@ enum Command {
         #[arg(long)]
         config: Option<PathBuf>,
     },
-    /// Serve the fixtures with a live snapshot, print one quote, and go on serving.
-    Demo {
-        #[arg(long, default_value = "127.0.0.1:8080")]
-        listen: SocketAddr,
-        /// Directory with tenants/, price-books/ and plans/.
-        #[arg(long, default_value = "fixtures")]
-        data: PathBuf,
-        /// Directory with the built policies.
-        #[arg(long, default_value = "target/policies")]
-        policies: PathBuf,
-    },
+    /// Serve the fixtures with an agent on a recording, print one quote, and go on serving.
+    Demo(demo::Options),
     /// Price a request, here or by a running gateway, and show the quote.
     Quote(Box<quote::Options>),
     /// Load everything in a data directory, tell every problem, and exit.
@@ -148,7 +139,7 @@ pub fn run() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Serve { config } => serve::run(config.as_deref()),
-        Command::Demo { listen, data, policies } => demo::run(listen, data, policies),
+        Command::Demo(options) => demo::run(&options),
         Command::Quote(options) => quote::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Policy { command } => policy::run(command),
