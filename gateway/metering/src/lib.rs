@@ -2,6 +2,7 @@
 //!
 //! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
+//! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
@@ -13,6 +14,7 @@
 pub mod clock;
 pub mod meter;
 pub mod mirror;
+pub mod nvml;
 pub mod reader;
 pub mod snapshot;
 pub mod tick;
