@@ -21,7 +21,7 @@ mod utilisation;
 mod xids;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use fault::{Fault, Gone};
 pub use machine::{Machine, Options};

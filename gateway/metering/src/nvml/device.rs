@@ -30,16 +30,17 @@ pub(super) struct Moment<'a> {
     pub(super) proc_root: &'a Path,
 }
 
-/// What is known of a device between passes, within one initialisation of the library.
+/// What is known of a device between passes.
 #[derive(Debug, Default)]
 pub(super) struct Known {
+    last_mono_us: Option<u64>,
+    buffers: Buffers,
+    processes_seen_us: u64,
+    // From here on, within one initialisation of the library.
     unavailable: BTreeSet<Field>,
     name: Option<String>,
     max_sm_clock_mhz: Option<u64>,
     mig: bool,
-    last_mono_us: Option<u64>,
-    buffers: Buffers,
-    processes_seen_us: u64,
     has_gpm: Option<bool>,
     sample: Option<Held>,
     instances: Instances,
@@ -53,6 +54,17 @@ struct Draft {
 }
 
 impl Known {
+    /// The library is shut down: what was held of it is given back, and anything may be otherwise in the next one. Rows that
+    /// were seen stay seen.
+    pub(super) fn end_of_session(&mut self) {
+        *self = Self {
+            last_mono_us: self.last_mono_us,
+            buffers: std::mem::take(&mut self.buffers),
+            processes_seen_us: self.processes_seen_us,
+            ..Self::default()
+        };
+    }
+
     /// `uuid` is the device's, asked in this pass. Also says whether the library is gone.
     pub(super) fn read<'l>(
         &mut self,

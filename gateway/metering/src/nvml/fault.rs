@@ -86,3 +86,76 @@ impl Fault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nvml_wrapper::error::nvml_try;
+
+    use super::*;
+
+    fn of_code(code: u32) -> Fault {
+        Fault::from(&nvml_try(code).expect_err("0 is the only success"))
+    }
+
+    #[test]
+    fn every_code_of_the_header_has_its_class() {
+        use Fault::{DeviceGone, FieldUnavailable, LibraryGone, NoData, Permission, Transient};
+        let table = [
+            (1, LibraryGone),
+            (2, Transient),
+            (3, FieldUnavailable),
+            (4, Permission),
+            (5, Transient),
+            (6, NoData),
+            (7, Transient),
+            (8, Transient),
+            (9, LibraryGone),
+            (10, Transient),
+            (11, Transient),
+            (12, LibraryGone),
+            (13, FieldUnavailable),
+            (14, FieldUnavailable),
+            (15, DeviceGone(Gone::Lost)),
+            (16, DeviceGone(Gone::ResetRequired)),
+            (17, Permission),
+            (18, LibraryGone),
+            (19, Transient),
+            (20, Transient),
+            (21, NoData),
+            (22, FieldUnavailable),
+            (23, Transient),
+            (24, FieldUnavailable),
+            (25, FieldUnavailable),
+            (26, FieldUnavailable),
+            (27, Transient),
+            (28, DeviceGone(Gone::Lost)),
+            (29, Transient),
+            (30, FieldUnavailable),
+            (999, Transient),
+        ];
+        for (code, fault) in table {
+            assert_eq!(of_code(code), fault, "code {code}");
+        }
+        for (position, (code, _)) in (1..).zip(&table[..30]) {
+            assert_eq!(*code, position, "no code is left out");
+        }
+        for later in [31, 40, 998, 1_000, u32::MAX] {
+            assert_eq!(of_code(later), Transient, "code {later}");
+        }
+    }
+
+    #[test]
+    fn the_wrappers_own_errors_have_theirs() {
+        let missing = NvmlError::FailedToLoadSymbol("nvmlDeviceGetSamples".to_owned());
+        assert_eq!(Fault::from(&missing), Fault::FieldUnavailable);
+        for passing in [
+            NvmlError::StringTooLong { max_len: 1, actual_len: 2 },
+            NvmlError::SetReleaseFailed,
+            NvmlError::GetPciInfoFailed,
+            NvmlError::PciInfoToCFailed,
+            NvmlError::InsufficientSize(Some(9)),
+        ] {
+            assert_eq!(Fault::from(&passing), Fault::Transient, "{passing:?}");
+        }
+    }
+}

@@ -52,15 +52,14 @@ pub struct Machine {
     library_run: u32,
     library_retry: Retry,
     device_retry: Retry,
-    /// Devices seen since the start, in the driver's last order.
+    /// Devices seen since the start, in the driver's last order, and by UUID what is known of each.
     seen: Vec<DeviceInfo>,
+    known: BTreeMap<String, Known>,
 }
 
 /// The library from one initialisation to its end.
 #[derive(Debug)]
 struct Session {
-    /// By UUID. Before the library, so that what they hold of it is freed first.
-    devices: BTreeMap<String, Known>,
     xids: Option<Watch>,
     library: Arc<Library>,
 }
@@ -79,6 +78,7 @@ impl Machine {
             library_retry: Retry::new(FIRST_WAIT, LONGEST_WAIT),
             device_retry: Retry::new(FIRST_WAIT_FOR_DEVICE, LONGEST_WAIT_FOR_DEVICE),
             seen: Vec::new(),
+            known: BTreeMap::new(),
         }
     }
 
@@ -128,6 +128,7 @@ impl Machine {
 
     fn close(&mut self) {
         self.pulse.beat();
+        self.known.values_mut().for_each(Known::end_of_session);
         self.session = None;
     }
 
@@ -144,7 +145,7 @@ impl Machine {
             pulse: &self.pulse,
             proc_root: &self.options.proc_root,
         };
-        let devices = self.session.as_mut()?.read(&moment, &self.seen);
+        let devices = self.session.as_ref()?.read(&moment, &self.seen, &mut self.known);
         if devices.is_err() {
             self.wait_for_library(now, "the driver was unloaded, replaced or shut down");
         }
@@ -171,7 +172,7 @@ impl Session {
         let library = Arc::new(Library::open(options.lib_path.as_deref())?);
         let watch = Watch::start(Arc::clone(&library));
         let xids = watch.inspect_err(|error| tracing::warn!(%error, "no thread to wait for Xid errors")).ok();
-        Ok(Self { devices: BTreeMap::new(), xids, library })
+        Ok(Self { xids, library })
     }
 
     fn take_xids(&self) -> Vec<Xid> {
@@ -179,7 +180,12 @@ impl Session {
     }
 
     /// By index, then those seen before that have no index any more.
-    fn read(&mut self, moment: &Moment<'_>, seen: &[DeviceInfo]) -> Result<Vec<DeviceTick>, LibraryGone> {
+    fn read(
+        &self,
+        moment: &Moment<'_>,
+        seen: &[DeviceInfo],
+        known: &mut BTreeMap<String, Known>,
+    ) -> Result<Vec<DeviceTick>, LibraryGone> {
         let library = Arc::clone(&self.library);
         moment.pulse.beat();
         let count = match library.nvml().device_count() {
@@ -202,7 +208,7 @@ impl Session {
         for (index, found) in there.iter().enumerate() {
             match found {
                 Ok((device, uuid)) => {
-                    let known = self.devices.entry(uuid.clone()).or_default();
+                    let known = known.entry(uuid.clone()).or_default();
                     let (tick, library_gone) = known.read(&library, device, uuid.clone(), moment);
                     if library_gone {
                         return Err(LibraryGone);

@@ -40,13 +40,14 @@ impl LiveReader {
         let pulse = Pulse::new(clock.clone());
         let tick_us = u64::try_from(options.tick.as_micros()).unwrap_or(u64::MAX).max(1);
         let machine = Machine::new(options, pulse.clone());
+        let stalled_us = tick_us.saturating_mul(STALLED_TICKS);
+        let schedule = Schedule { clock, tick_us, stalled_us, pulse: pulse.clone() };
         let body = move || {
             // Dropped last, when nothing of the library is left.
             let _end: Sender<()> = end;
-            run(machine, &Schedule { clock, tick_us }, &give, &stop);
+            run(machine, &schedule, &give, &stop);
         };
         thread::Builder::new().name("nvml".to_owned()).spawn(body)?;
-        let stalled_us = tick_us.saturating_mul(STALLED_TICKS);
         Ok(Self { ticks: Some(ticks), stays: Some(stays), ended, pulse, stalled_us })
     }
 }
@@ -75,16 +76,25 @@ impl Drop for LiveReader {
 struct Schedule {
     clock: Clock,
     tick_us: u64,
+    stalled_us: u64,
+    pulse: Pulse,
 }
 
 fn run(mut machine: Machine, schedule: &Schedule, give: &Sender<Box<Tick>>, stop: &Receiver<()>) {
     let first_us = schedule.clock.now().mono_us;
     let mut due_us = first_us;
+    let mut xids = Vec::new();
     loop {
         let now = schedule.clock.now();
         if now.mono_us >= due_us {
-            if give.send(Box::new(machine.pass(now))).is_err() {
-                return;
+            let mut tick = machine.pass(now);
+            xids.append(&mut tick.xids);
+            // What was read partly before and partly after a hang is of no moment that could be told.
+            if schedule.pulse.take_longest_us() <= schedule.stalled_us {
+                tick.xids = std::mem::take(&mut xids);
+                if give.send(Box::new(tick)).is_err() {
+                    return;
+                }
             }
             due_us = next(first_us, schedule.clock.now().mono_us, schedule.tick_us);
         }
