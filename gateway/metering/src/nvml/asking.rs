@@ -71,8 +71,12 @@ impl<'a> Asking<'a> {
             }
             Err(error) => {
                 let fault = Fault::from(&error);
-                if fault == Fault::FieldUnavailable {
-                    self.unavailable.insert(field);
+                match fault {
+                    Fault::FieldUnavailable => {
+                        self.unavailable.insert(field);
+                    }
+                    Fault::NoData => {}
+                    _ => tracing::debug!(?field, ?fault, %error, "the driver did not answer"),
                 }
                 self.outcome.note(fault);
                 None

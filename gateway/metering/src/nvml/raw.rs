@@ -6,7 +6,9 @@ use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
 use nvml_wrapper::{Device, EventSet, Nvml};
 
 /// More rows than a driver has new ones in two seconds (at most one in 10 ms).
-const ROWS: usize = 256;
+const ROWS: u32 = 256;
+/// More than any driver keeps.
+const MOST_ROWS: u32 = 16_384;
 
 /// `nvmlSample_t`. A row of a sample buffer.
 #[repr(C)]
@@ -109,21 +111,24 @@ pub(super) fn samples(
     last_seen_us: u64,
 ) -> Result<Vec<(u64, Option<Number>)>, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetSamples.as_ref())?;
-    let mut rows = vec![Sample::default(); ROWS];
-    let (mut value_type, mut count) = (0, u32::try_from(ROWS).unwrap_or(0));
-    // SAFETY: `rows` has room for `count` rows of the header's layout; all places outlive the call.
-    let code = unsafe {
-        call(
-            device.handle(),
-            buffer as u32,
-            last_seen_us,
-            &raw mut value_type,
-            &raw mut count,
-            rows.as_mut_ptr().cast(),
-        )
+    let (mut value_type, mut count) = (0, ROWS);
+    let mut ask = |rows: &mut Vec<Sample>| {
+        count = count.min(MOST_ROWS);
+        rows.resize(usize::try_from(count).unwrap_or(0), Sample::default());
+        // SAFETY: `rows` has room for `count` rows of the header's layout; all places outlive the call.
+        nvml_try(unsafe {
+            let place = rows.as_mut_ptr().cast();
+            call(device.handle(), buffer as u32, last_seen_us, &raw mut value_type, &raw mut count, place)
+        })?;
+        Ok(count)
     };
-    nvml_try(code)?;
-    rows.truncate(usize::try_from(count).unwrap_or(0));
+    let mut rows = Vec::new();
+    let told = match ask(&mut rows) {
+        // The driver has said how many there are.
+        Err(NvmlError::InsufficientSize(_)) => ask(&mut rows)?,
+        answer => answer?,
+    };
+    rows.truncate(usize::try_from(told).unwrap_or(0));
     Ok(rows.into_iter().map(|row| (row.at_us, Number::decode(value_type, row.bits))).collect())
 }
 

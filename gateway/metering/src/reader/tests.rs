@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fake_nvml::{Behaviour, Hang, Scenario};
+use fake_nvml::{Behaviour, Device, Hang, Process, Samples, Scenario, UtilisationRow, Value};
 
 use super::{LiveReader, ReadTick, Received};
 use crate::clock::Clock;
 use crate::nvml::Options;
 use crate::nvml::tests::{Folder, a100, one};
-use crate::tick::{Library, Tick};
+use crate::tick::{Library, Metric, Tick};
 
 const PATIENCE: Duration = Duration::from_millis(20);
 /// A test that waits longer than so many patiences fails.
@@ -115,6 +115,30 @@ fn a_reader_that_is_dropped_shuts_the_library_down() {
         std::thread::sleep(PATIENCE);
         false
     }));
+}
+
+#[test]
+fn rows_and_processes_are_read_as_they_come() {
+    let folder = Folder::new();
+    let device = Device {
+        gpu_samples: Some(Samples::Dated { every_ms: 20, value: Value::Constant(64) }),
+        memory_samples: None,
+        rates: Some((Value::Constant(99), Value::Constant(33))),
+        processes: vec![Process { pid: 5, compute: true, ..Process::default() }],
+        process_utilisation: Some(vec![UtilisationRow { pid: 5, at_us: None, sm: Value::Constant(50) }]),
+        ..a100(1)
+    };
+    let library = fake_nvml::install(&folder.0, &one(device.clone())).unwrap();
+    let mut reader = start(library.clone());
+    let value = |received, metric| a_tick(received).and_then(|tick| tick.devices[0].readings.newest(metric));
+    assert_eq!(wait_for(&mut reader, "row", |received| value(received, Metric::GpuUtil)), 640_000);
+    assert_eq!(wait_for(&mut reader, "rate", |received| value(received, Metric::MemUtil)), 330_000);
+    let share = |received| a_tick(received).and_then(|tick| tick.devices[0].processes.as_ref()?.first()?.sm_util);
+    assert_eq!(wait_for(&mut reader, "share", share), 500_000);
+    // A driver whose clock is an hour off has no rows of now; then its rate is what there is.
+    fake_nvml::change(&library, &Scenario { sample_clock_offset_us: -3_600_000_000, ..one(device) }).unwrap();
+    let rate = |received| value(received, Metric::GpuUtil).filter(|value| *value != 640_000);
+    assert_eq!(wait_for(&mut reader, "rate", rate), 990_000);
 }
 
 #[test]

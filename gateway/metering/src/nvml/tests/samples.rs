@@ -43,6 +43,13 @@ fn hundreds_of_stale_rows_are_dropped() {
 }
 
 #[test]
+fn a_buffer_longer_than_expected_is_read_to_its_end() {
+    let rows = (0..1_000).map(|number| (START - 1_900_000 + number * 1_000, 50));
+    let told = readings(&Rig::new(&one(with_rows(rows))).device_after(0).readings, Metric::GpuUtil);
+    assert_eq!((told.len(), told[0], told[999]), (1_000, (1_900_000, 500_000), (901_000, 500_000)));
+}
+
+#[test]
 fn not_found_is_nothing_new_and_no_fault() {
     let told = Rig::new(&one(with_rows([]))).device_after(0);
     assert_eq!(readings(&told.readings, Metric::GpuUtil), []);

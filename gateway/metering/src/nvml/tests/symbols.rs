@@ -2,12 +2,19 @@
 
 use fake_nvml::{Behaviour, Device, Gpm, Scenario, Value, XidEvent};
 
-use super::{Rig, a100, one};
+use super::super::library::Library as Opened;
+use super::{Folder, Rig, a100, one};
 use crate::tick::{DeviceState, Library, Metric};
 
 fn hopper() -> Device {
     let [sm_util, sm_occupancy, tensor, dram] = [70, 31, 12, 44].map(Value::Constant);
     Device { gpm: Some(Gpm { sm_util, sm_occupancy, tensor, dram }), ..a100(1) }
+}
+
+/// Shutting down returns this code.
+fn failing(code: u32) -> Scenario {
+    let functions = [("nvmlShutdown".to_owned(), Behaviour::returns(code))].into();
+    Scenario { functions, ..one(hopper()) }
 }
 
 #[test]
@@ -58,10 +65,13 @@ fn what_cannot_be_freed_is_not_taken() {
 
 #[test]
 fn a_shutdown_that_fails_or_is_missing_ends_quietly() {
-    let failing = |code| {
-        let functions = [("nvmlShutdown".to_owned(), Behaviour::returns(code))].into();
-        Scenario { functions, ..one(hopper()) }
-    };
+    // On this thread: a panic on the one that waits for Xids would be nobody's failure.
+    for (scenario, missing) in [(failing(999), &[][..]), (failing(0), &["nvmlShutdown"][..])] {
+        let folder = Folder::new();
+        let library = fake_nvml::install_without(&folder.0, &scenario, missing).unwrap();
+        drop(Opened::open(Some(&library)).unwrap());
+    }
+
     for code in [1, 9, 999] {
         let mut rig = Rig::new(&failing(code));
         rig.device_after(0);
