@@ -1,6 +1,8 @@
 //! Metering: what was observed of the tenants' GPUs, from the driver to the mirror that quotes read.
 //!
+//! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
+//! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
@@ -9,8 +11,10 @@
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
 //! here decides only whether a text that is no plain decimal is a blank reading.
 
+pub mod clock;
 pub mod meter;
 pub mod mirror;
+pub mod nvml;
 pub mod reader;
 pub mod snapshot;
 pub mod tick;

@@ -1,8 +1,14 @@
 //! Where ticks come from: the machine's GPUs, or a recording.
 
+mod live;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::tick::Tick;
+
+pub use live::LiveReader;
 
 /// Gives one tick after the other.
 pub trait ReadTick: Send {
@@ -14,7 +20,9 @@ pub trait ReadTick: Send {
 pub enum Received {
     Tick(Box<Tick>),
     /// Nothing yet. `stalled`: the reader has been inside one call of the driver for so long that it hangs.
-    Nothing { stalled: bool },
+    Nothing {
+        stalled: bool,
+    },
     /// The recording is at its end.
     Ended,
 }
