@@ -41,10 +41,10 @@ use self::devices::{Device, Noticed, Pass};
 use self::epochs::Epochs;
 use self::health::Health;
 use self::holdings::{Holding, Method, Portion};
+pub use self::jobs::{Job, JobEnd, JobRefused, Part, Workload};
 use self::models::model_of;
 use self::rendering::{Moment, pool_counters};
 use self::sharing::{Remainders, share_out};
-pub use self::jobs::{Job, JobEnd, JobRefused, Part, Workload};
 use crate::snapshot::WireSnapshot;
 use crate::tick::{DeviceTick, Library, Tick, Xid};
 
@@ -144,6 +144,7 @@ impl Meter {
         holding.workloads = job.workloads;
         holding.follows_use = job.parts.is_empty();
         holding.parts = job.parts.into_iter().map(|part| portion(&part, since)).collect();
+        holding.join_pools(&self.devices);
         self.holdings.push(holding);
         Ok(())
     }
@@ -151,7 +152,8 @@ impl Meter {
     /// From now on they are not. The next [`Self::snapshots`] has its last one, a tombstone. False: no such job.
     pub fn end(&mut self, tenant: &str, job: Option<&str>, why: JobEnd, mono_us: u64) -> bool {
         let now = self.now;
-        let named = |holding: &&mut Holding| holding.tenant == tenant && holding.job.as_deref() == job && holding.end.is_none();
+        let named =
+            |holding: &&mut Holding| holding.tenant == tenant && holding.job.as_deref() == job && holding.end.is_none();
         let Some(holding) = self.holdings.iter_mut().find(named) else { return false };
         holding.end = Some((mono_us.max(now).max(holding.started), why));
         true
@@ -174,8 +176,9 @@ impl Meter {
         if self.notice_clock_step(tick) || is_anew {
             self.devices.values_mut().for_each(|device| device.open_gap(pass.now));
         }
-        let claims = self.holdings.iter().enumerate();
-        let claims = Claims(claims.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of))).collect());
+        let claimants = self.holdings.iter().enumerate().filter(|(_, holding)| !holding.is_told);
+        let workloads = claimants.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of)));
+        let claims = Claims(workloads.collect());
         let mut noticed = Noticed::default();
         for read in &tick.devices {
             // A nameless device cannot be told of.
@@ -237,13 +240,15 @@ impl Meter {
         let (settings, devices) = (&self.settings, &self.devices);
         let moment = Moment { settings, devices, boot_epoch, health, at: self.now, now };
         let mut snapshots = Vec::new();
-        for holding in &mut self.holdings {
+        for holding in self.holdings.iter_mut().filter(|holding| !holding.is_told) {
             let Some((end, why)) = holding.end else { continue };
             holding.close(end, self.now);
+            holding.is_told = true;
             snapshots.extend(moment.last(holding, why, &mut next_seq));
         }
-        self.holdings.retain(|holding| holding.end.is_none());
-        for holding in self.holdings.iter_mut().chain(self.remainders.both()) {
+        // Until the first pass after its start a job has held nothing, and its devices are told as they were before.
+        let live = self.holdings.iter_mut().filter(|holding| holding.end.is_none() && holding.started < self.now);
+        for holding in live.chain(self.remainders.both()) {
             snapshots.extend(moment.live(holding, &mut next_seq));
         }
         snapshots
@@ -255,7 +260,8 @@ impl Meter {
 
     /// What every holding, and nobody, has counted.
     pub fn totals(&self) -> Vec<Totals> {
-        let all = self.holdings.iter().chain([&self.remainders.idle, &self.remainders.unattributed]);
+        let untold = self.holdings.iter().filter(|holding| !holding.is_told);
+        let all = untold.chain([&self.remainders.idle, &self.remainders.unattributed]);
         all.flat_map(totals_of).collect()
     }
 
@@ -276,6 +282,7 @@ impl Meter {
         self.now = pass.now;
         self.devices.values_mut().for_each(|device| device.settle(pass.now));
         share_out(&mut self.devices, &mut self.holdings, &mut self.remainders, pass);
+        self.holdings.retain(|holding| !holding.is_told);
         let devices = &mut self.devices;
         devices.retain(|_, device| !device.is_forgotten(pass.now));
         for holding in &mut self.holdings {
@@ -355,7 +362,8 @@ fn portion(part: &Part, since: u64) -> Portion {
 
 fn job_of(holding: &Holding) -> Job {
     let assigned = holding.parts.iter().filter(|_| !holding.follows_use);
-    let parts = assigned.map(|part| Part { gpu_uuid: part.gpu_uuid.clone(), instance: part.instance, share: part.share });
+    let parts =
+        assigned.map(|part| Part { gpu_uuid: part.gpu_uuid.clone(), instance: part.instance, share: part.share });
     Job {
         tenant: holding.tenant.clone(),
         job: holding.job.clone(),

@@ -27,7 +27,8 @@ pub(super) fn check(job: &Job, running: &[Holding]) -> Result<(), JobRefused> {
         if of_device().any(|(_, instance, _)| instance.is_some() != part.instance.is_some()) {
             return Err(JobRefused::WholeAndInstance { gpu_uuid: part.gpu_uuid.clone() });
         }
-        let shared: u64 = of_device().filter(|(_, instance, _)| *instance == part.instance).map(|(_, _, share)| share).sum();
+        let shared: u64 =
+            of_device().filter(|(_, instance, _)| *instance == part.instance).map(|(_, _, share)| share).sum();
         if shared > WHOLE {
             return Err(JobRefused::OverDevice { part: named(part), percent: shared.div_ceil(WHOLE / 100) });
         }
@@ -44,7 +45,9 @@ fn check_text(job: &Job) -> Result<(), JobRefused> {
         return refuse("tenants that begin with `_` are what nobody holds; name the billing tenant");
     }
     if job.parts.is_empty() && job.workloads.is_empty() {
-        return refuse("it has neither parts nor workloads; name the devices it holds or the processes that are its own");
+        return refuse(
+            "it has neither parts nor workloads; name the devices it holds or the processes that are its own",
+        );
     }
     if job.parts.len() > MOST_PARTS || job.workloads.len() > MOST_WORKLOADS {
         return refuse("it has over 128 parts or 1,024 workloads; start several jobs");

@@ -191,7 +191,10 @@ mod tests {
     fn the_closest_workload_has_the_process() {
         let (all, pod) = (Workload::Cgroup("/kubepods".to_owned()), Workload::Pod(POD.to_owned()));
         let claims = Claims(vec![(0, &all), (1, &pod), (2, &pod)]);
-        let listed = [process(1, Some(1), &format!("/kubepods/pod{POD}"), Some(10)), process(2, Some(1), "/kubepods/x", Some(5))];
+        let listed = [
+            process(1, Some(1), &format!("/kubepods/pod{POD}"), Some(10)),
+            process(2, Some(1), "/kubepods/x", Some(5)),
+        ];
         let used = Pids::default().attribute(&unit(Some(1)), &listed, &claims);
         assert_eq!(sm(&used), Some(vec![(0, 5), (1, 10)]));
     }

@@ -132,10 +132,24 @@ mod tests {
             (format!("/kubepods/pod{u}/{a}"), true, true),
             (format!("/kubepods/pod{u}/crio-{a}"), true, true),
             (format!("/kubelet/kubepods/pod{u}/{a}/init.scope"), true, true),
-            (format!("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{s}.slice/cri-containerd-{a}.scope"), true, true),
+            (
+                format!(
+                    "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{s}.slice/cri-containerd-{a}.scope"
+                ),
+                true,
+                true,
+            ),
             (format!("/kubepods.slice/kubepods-pod{s}.slice/crio-{a}.scope"), true, true),
-            (format!("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{s}.slice/docker-{a}.scope"), true, true),
-            (format!("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{s}.slice/cri-containerd-{a}.scope"), true, true),
+            (
+                format!("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{s}.slice/docker-{a}.scope"),
+                true,
+                true,
+            ),
+            (
+                format!("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{s}.slice/cri-containerd-{a}.scope"),
+                true,
+                true,
+            ),
             (format!("/../../kubepods-pod{s}.slice/cri-containerd-{a}.scope"), true, true),
             (format!("/docker/{}/kubelet/kubepods/pod{u}/{a}", id("0")), true, true),
             (format!("/kubepods/pod{u}"), true, false),

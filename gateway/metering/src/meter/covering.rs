@@ -145,7 +145,10 @@ mod tests {
     fn a_reading_covers_since_the_one_before_it_at_most_two_ticks() {
         let mut unit = Unit::new(0, S);
         assert_eq!(read(&mut unit, 10 * S, &[(0, 1)]), [(8 * S, 10 * S, 1)]);
-        assert_eq!(read(&mut unit, 11 * S, &[(500_000, 2), (0, 3)]), [(10 * S, 10 * S + 500_000, 2), (10 * S + 500_000, 11 * S, 3)]);
+        assert_eq!(
+            read(&mut unit, 11 * S, &[(500_000, 2), (0, 3)]),
+            [(10 * S, 10 * S + 500_000, 2), (10 * S + 500_000, 11 * S, 3)]
+        );
         assert_eq!(read(&mut unit, 15 * S, &[(0, 4)]), [(13 * S, 15 * S, 4)], "11 to 13 is a gap");
     }
 
@@ -155,7 +158,11 @@ mod tests {
         read(&mut unit, 10 * S, &[(0, 1)]);
         let stale: Vec<(u32, u64)> = (0..300).rev().map(|row| (1_000_000 + row * 1_000, 9)).collect();
         assert_eq!(read(&mut unit, 11 * S, &stale), []);
-        assert_eq!(read(&mut unit, 12 * S, &[(0, 2), (0, 7), (100, 8)]), [(10 * S, 12 * S, 2)], "at one instant one row");
+        assert_eq!(
+            read(&mut unit, 12 * S, &[(0, 2), (0, 7), (100, 8)]),
+            [(10 * S, 12 * S, 2)],
+            "at one instant one row"
+        );
         assert_eq!(read(&mut unit, 13 * S, &[]), [], "not found means nothing new");
         assert_eq!(read(&mut unit, 14 * S, &[(0, 3)]), [(12 * S, 14 * S, 3)], "and is no fault: the next covers it");
     }

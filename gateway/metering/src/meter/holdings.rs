@@ -56,6 +56,8 @@ pub(super) struct Holding {
     pub(super) follows_use: bool,
     pub(super) started: u64,
     pub(super) end: Option<(u64, JobEnd)>,
+    /// Its tombstone is out. What it held until its end is not nobody's, so that it stays until the next pass.
+    pub(super) is_told: bool,
     pub(super) parts: Vec<Portion>,
     pub(super) pools: Vec<Pool>,
 }
@@ -224,7 +226,8 @@ impl Portion {
                 };
                 let source = self.source(device, utilisation);
                 let settled = source.as_ref().map_or(horizon, |source| source.settled);
-                let read = source.map_or(nothing, |source| Utilisation { covers: source.covers, whole_only: source.whole_only });
+                let read = source
+                    .map_or(nothing, |source| Utilisation { covers: source.covers, whole_only: source.whole_only });
                 counted.count(&self.held, self.settled, settled, read);
                 settled
             }
@@ -303,12 +306,16 @@ impl Pool {
 impl Holding {
     pub(super) fn new(tenant: String, job: Option<String>, started: u64) -> Self {
         let (workloads, parts, pools) = (Vec::new(), Vec::new(), Vec::new());
-        Self { tenant, job, workloads, follows_use: true, started, end: None, parts, pools }
+        Self { tenant, job, workloads, follows_use: true, started, end: None, is_told: false, parts, pools }
     }
 
     /// Adds held time of a device or instance that follows use.
     pub(super) fn hold(&mut self, (gpu_uuid, instance): (&str, Option<InstanceId>), method: Method, span: Span) {
-        let span = Span { to: self.end.map_or(span.to, |(end, _)| span.to.min(end)), from: span.from.max(self.started), ..span };
+        let span = Span {
+            to: self.end.map_or(span.to, |(end, _)| span.to.min(end)),
+            from: span.from.max(self.started),
+            ..span
+        };
         if span.from >= span.to {
             return;
         }
@@ -332,17 +339,21 @@ impl Holding {
         }
     }
 
+    /// Puts each part whose device is known to those of its GPU model.
+    pub(super) fn join_pools(&mut self, devices: &BTreeMap<String, Device>) {
+        for part in self.parts.iter_mut().filter(|part| part.pool.is_none()) {
+            part.pool = devices.get(&part.gpu_uuid).map(|device| pool_of(&mut self.pools, &device.model));
+        }
+    }
+
     /// Takes in a pass: readings into windows, and what was held since into counters.
     pub(super) fn observe(&mut self, devices: &BTreeMap<String, Device>, pass: Pass) {
+        self.join_pools(devices);
         for part in &mut self.parts {
             let device = devices.get(&part.gpu_uuid);
-            if let Some(device) = device {
-                let index = part.pool.unwrap_or_else(|| pool_of(&mut self.pools, &device.model));
-                part.pool = Some(index);
-                if let Some(pool) = self.pools.get_mut(index) {
-                    part.observe(pool, device, pass);
-                    pool.is_read |= device.is_read;
-                }
+            if let Some((device, pool)) = device.zip(part.pool.and_then(|index| self.pools.get_mut(index))) {
+                part.observe(pool, device, pass);
+                pool.is_read |= device.is_read;
             }
             part.count(device, pass);
         }
@@ -353,7 +364,8 @@ impl Holding {
         let pools = &mut self.pools;
         self.parts.retain(|part| {
             let device = devices.get(&part.gpu_uuid);
-            let is_known = device.is_some_and(|device| part.instance.is_none_or(|id| device.instances.contains_key(&id)));
+            let is_known =
+                device.is_some_and(|device| part.instance.is_none_or(|id| device.instances.contains_key(&id)));
             if !is_known && let Some(pool) = part.pool.and_then(|index| pools.get_mut(index)) {
                 pool.retired.add(&part.counted);
             }

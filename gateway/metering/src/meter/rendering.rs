@@ -18,8 +18,8 @@ use super::weighted::{self, Weighted, millionths};
 use super::windows::{Sums, WINDOWS};
 use super::{JobEnd, MeterSettings};
 use crate::snapshot::{
-    WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading, WireSnapshot,
-    WireWindows,
+    WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
+    WireSnapshot, WireWindows,
 };
 use crate::tick::Metric;
 
@@ -48,24 +48,39 @@ impl Moment<'_> {
         // A part that was never seen has no model, and so no snapshot of its own to be missed in.
         let is_short = !holding.follows_use && holding.parts.iter().any(|part| part.pool.is_none());
         let health = self.health.max(if is_short { Health::Degraded } else { Health::Ok });
-        self.render(holding, |part| part.share, next_seq, |snapshot, pool, parts| {
-            snapshot.windows = self.windows(pool, parts);
-            let ails = parts.iter().map(|part| self.health_of(part)).max().unwrap_or(health);
-            snapshot.health = ails.max(health).word().to_owned();
-            snapshot.reasons = told(parts.iter().flat_map(|part| self.reasons_of(part)));
-        })
+        self.render(
+            holding,
+            |part| part.share,
+            next_seq,
+            |snapshot, pool, parts| {
+                snapshot.windows = self.windows(pool, parts);
+                let ails = parts.iter().map(|part| self.health_of(part)).max().unwrap_or(health);
+                snapshot.health = ails.max(health).word().to_owned();
+                snapshot.reasons = told(parts.iter().flat_map(|part| self.reasons_of(part)));
+            },
+        )
     }
 
     /// The last ones of a holding: what it came to, and that it is over.
-    pub(super) fn last(&self, holding: &mut Holding, why: JobEnd, next_seq: &mut impl FnMut() -> u64) -> Vec<WireSnapshot> {
+    pub(super) fn last(
+        &self,
+        holding: &mut Holding,
+        why: JobEnd,
+        next_seq: &mut impl FnMut() -> u64,
+    ) -> Vec<WireSnapshot> {
         let reason = match why {
             JobEnd::Ended => "ended",
             JobEnd::Preempted => "preempted",
         };
-        self.render(holding, |part| part.last_share, next_seq, |snapshot, _, _| {
-            snapshot.health = "ended".to_owned();
-            snapshot.reasons = vec![reason.to_owned()];
-        })
+        self.render(
+            holding,
+            |part| part.last_share,
+            next_seq,
+            |snapshot, _, _| {
+                snapshot.health = "ended".to_owned();
+                snapshot.reasons = vec![reason.to_owned()];
+            },
+        )
     }
 
     fn render(

@@ -32,7 +32,10 @@ fn a_quarter_is_never_billed_as_a_whole() {
 fn a_part_that_names_no_processes_has_no_utilisation() {
     let mut rig = Rig::new();
     rig.start(job("acme", &[("GPU-1", None, 500_000)], &[]));
-    rig.run(30, &[with(gpu("GPU-1", &[(Metric::GpuUtil, 900_000), (Metric::PowerW, 300_000)]), &[process(1, "/x", Some(90))])]);
+    rig.run(
+        30,
+        &[with(gpu("GPU-1", &[(Metric::GpuUtil, 900_000), (Metric::PowerW, 300_000)]), &[process(1, "/x", Some(90))])],
+    );
     let snapshot = rig.of("acme").unwrap();
     assert_eq!(snapshot.metric(Window::M1, "gpu_util"), None);
     assert_eq!(text(snapshot.metric(Window::M1, "power_w").unwrap().mean), "300");
@@ -57,8 +60,10 @@ fn a_job_without_parts_holds_what_its_processes_use() {
     acme.workloads = vec![Workload::Pod(POD.to_owned())];
     rig.start(acme);
     rig.start(job("blue", &[], &["/blue"]));
-    let pod = format!("/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{}.scope", POD.replace('-', "_"), "a".repeat(64));
-    let busy = with(at("GPU-1", 90), &[process(1, &pod, Some(40)), process(2, "/blue", Some(10)), process(3, "/x", Some(30))]);
+    let pod =
+        format!("/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{}.scope", POD.replace('-', "_"), "a".repeat(64));
+    let busy =
+        with(at("GPU-1", 90), &[process(1, &pod, Some(40)), process(2, "/blue", Some(10)), process(3, "/x", Some(30))]);
     rig.pass(&[with(at("GPU-1", 90), &[])]);
     rig.pass(&[busy.clone()]);
     rig.pass(&[busy]);
@@ -141,7 +146,8 @@ fn under_mig_instances_have_their_own_metrics_and_the_device_none() {
     rig.start(job("blue", &[("GPU-1", Some(2), 1_000_000)], &[]));
     let board = [(Metric::PowerW, 280_000), (Metric::SmClockMhz, 1_400), (Metric::GpuUtil, 0)];
     let at_energy = |energy_mj| {
-        let slices = vec![slice(1, 42, &[(Metric::SmUtil, 500_000)]), slice(2, 14, &[]), slice(3, 42, &[(Metric::SmUtil, 0)])];
+        let slices =
+            vec![slice(1, 42, &[(Metric::SmUtil, 500_000)]), slice(2, 14, &[]), slice(3, 42, &[(Metric::SmUtil, 0)])];
         with_energy(partitioned("GPU-1", &board, slices), energy_mj)
     };
     rig.run(1, &[at_energy(0)]);
@@ -157,7 +163,8 @@ fn under_mig_instances_have_their_own_metrics_and_the_device_none() {
     assert_eq!((blue.counters.energy_mj, blue.counters.busy_us), (Some(60 * 40_000), None));
     assert!(blue.windows.values().all(|metrics| !metrics.contains_key("sm_util") && !metrics.contains_key("gpu_util")));
     assert_eq!(rig.of("_idle").unwrap().counters.energy_mj, Some(60 * 120_000), "board energy is split once");
-    let named: Vec<_> = rig.wire.iter().map(|wire| (wire.tenant.as_str(), wire.devices[0].instance.as_deref().unwrap())).collect();
+    let named: Vec<_> =
+        rig.wire.iter().map(|wire| (wire.tenant.as_str(), wire.devices[0].instance.as_deref().unwrap())).collect();
     assert_eq!(named, [("acme", "1/0"), ("blue", "2/0"), ("_idle", "3/0")]);
     assert_eq!(devices(&rig, "acme")[0].0, "mig");
 }

@@ -32,7 +32,8 @@ fn jobs() -> Vec<Job> {
 fn read(rig: &Rig, (_, dt, one, two, flags): Step, energy_mj: u64) -> Vec<DeviceTick> {
     let has = |bit: u16| flags & (1 << bit) != 0;
     let per_cent = |value: u64| Some(value / 10_000);
-    let mut first = with(gpu("GPU-1", &[(Metric::PowerW, one)]), &[process(1, "/third", per_cent(one).filter(|_| has(0)))]);
+    let mut first =
+        with(gpu("GPU-1", &[(Metric::PowerW, one)]), &[process(1, "/third", per_cent(one).filter(|_| has(0)))]);
     if has(1) {
         let ago = |part: u64| u32::try_from(dt / part).unwrap();
         let rows = [(ago(1), two), (ago(2), one), (ago(3), two), (if has(2) { 0 } else { ago(9) }, one)];
@@ -41,7 +42,8 @@ fn read(rig: &Rig, (_, dt, one, two, flags): Step, energy_mj: u64) -> Vec<Device
     }
     let started = if has(3) { 5 } else { rig.mono_us };
     let follows = Process { started: Some(started), ..process(2, "/follows", per_cent(one)) };
-    let processes = [follows, process(3, "/also", per_cent(two)), process(4, "/nobody", per_cent(two).filter(|_| has(4)))];
+    let processes =
+        [follows, process(3, "/also", per_cent(two)), process(4, "/nobody", per_cent(two).filter(|_| has(4)))];
     let second = with_energy(with(gpu("GPU-2", &[(Metric::GpuUtil, two)]), &processes), energy_mj);
     let slices = vec![slice(1, 42, &[(Metric::SmUtil, one)]), slice(2, 56, &[])];
     let mut devices = vec![first, second, partitioned("GPU-3", &[(Metric::PowerW, 200_000)], slices)];
@@ -283,27 +285,4 @@ fn memory_is_bounded_over_a_day_of_passes() {
     assert!(*later <= most_by_hour[0] + most_by_hour[0] / 10, "{most_by_hour:?}");
     // 15 minutes of six rows and nine readings a second, and their values in the four windows.
     assert!(*later < 900 * (6 + 9) * 2, "{most_by_hour:?}");
-}
-#[test]
-fn zz_probe() {
-    let rss = || std::fs::read_to_string("/proc/self/status").unwrap().lines().find(|l| l.starts_with("VmRSS")).unwrap().to_owned();
-    let mut rig = Rig::new();
-    let uuids: Vec<String> = (0..8).map(|i| format!("GPU-{i}")).collect();
-    for u in &uuids { rig.start(Job { tenant: u.clone(), ..whole("acme", u) }); }
-    eprintln!("before {}", rss());
-    let mut spent = std::time::Duration::ZERO;
-    let mut spent_s = std::time::Duration::ZERO;
-    for pass in 0..1200 {
-        let devices: Vec<DeviceTick> = uuids.iter().map(|u| restless(u, pass)).collect();
-        let tick = rig.tick_of(&devices);
-        let t = std::time::Instant::now();
-        rig.meter.observe(&tick);
-        spent += t.elapsed();
-        let t = std::time::Instant::now();
-        let w = rig.meter.snapshots(rig.now());
-        spent_s += t.elapsed();
-        drop(w);
-        rig.wait(S);
-    }
-    eprintln!("after {} entries {} observe {:?}/pass snapshots {:?}/pass", rss(), entries(&rig.meter), spent / 1200, spent_s / 1200);
 }

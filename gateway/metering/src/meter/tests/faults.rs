@@ -120,7 +120,8 @@ fn energy_missed_in_a_gap_comes_with_the_next_difference() {
 
 #[test]
 fn a_set_clock_opens_a_gap() {
-    for (step_us, is_gap) in [(50_000, false), (-50_000, false), (50_001, true), (-50_001, true), (3_600_000_000, true)] {
+    for (step_us, is_gap) in [(50_000, false), (-50_000, false), (50_001, true), (-50_001, true), (3_600_000_000, true)]
+    {
         let mut rig = Rig::new();
         rig.start(whole("acme", "GPU-1"));
         rig.run(10, &[at("GPU-1", 100)]);

@@ -6,7 +6,10 @@ use super::*;
 fn a_steady_tenant_has_its_statistics_in_all_windows() {
     let mut rig = Rig::new();
     rig.start(whole("acme", "GPU-1"));
-    rig.run(1_200, &[gpu("GPU-1", &[(Metric::GpuUtil, 824_000), (Metric::PowerW, 300_500), (Metric::MemUsedBytes, 40 << 30)])]);
+    rig.run(
+        1_200,
+        &[gpu("GPU-1", &[(Metric::GpuUtil, 824_000), (Metric::PowerW, 300_500), (Metric::MemUsedBytes, 40 << 30)])],
+    );
     let snapshot = rig.of("acme").unwrap();
     for (window, seconds) in [(Window::S10, 10), (Window::M1, 60), (Window::M5, 300), (Window::M15, 900)] {
         let found = util(&snapshot, window);
@@ -87,7 +90,11 @@ fn percentiles_come_from_all_devices_together() {
     rig.run(60, &[at("GPU-1", 0), at("GPU-2", 0), at("GPU-3", 90)]);
     let snapshot = rig.of("acme").unwrap();
     let found = util(&snapshot, Window::M1);
-    assert_eq!([found.mean, found.p50, found.p95].map(text), ["0.3", "0", "0.9"], "the average of medians would be 0.3");
+    assert_eq!(
+        [found.mean, found.p50, found.p95].map(text),
+        ["0.3", "0", "0.9"],
+        "the average of medians would be 0.3"
+    );
     assert_eq!(found.held_us, Some(180 * S), "GPU-time");
 }
 
