@@ -1,7 +1,8 @@
 //! The meter: from ticks and jobs to what each tenant held, used and may be told, as snapshots.
 //!
 //! Pure: time comes with ticks and jobs. What was not observed is not metered: of every span that a device is held, metered and
-//! unmetered parts sum to the span, to the microsecond.
+//! unmetered parts sum to the span, to the microsecond. Counters and windows come to the last reading of a device, at most two
+//! ticks back: of what lies behind it, the next reading decides.
 //!
 //! - `devices`, `covering`: what each reading of a pass covers, and what it says of the device; `health`: in words
 //! - `attribution`, `cgroup`: whose processes used a device; `sharing`: who therefore held how much of it
