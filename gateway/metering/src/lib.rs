@@ -2,6 +2,7 @@
 //!
 //! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
+//! - [`recording`]: ticks in a file, and their replay; [`generator`] makes such files of published distributions
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
@@ -11,9 +12,11 @@
 //! here decides only whether a text that is no plain decimal is a blank reading.
 
 pub mod clock;
+pub mod generator;
 pub mod meter;
 pub mod mirror;
 pub mod reader;
+pub mod recording;
 pub mod snapshot;
 pub mod tick;
 
