@@ -1,5 +1,6 @@
 //! Recordings that were cut off, changed or never ones.
 
+mod gpu_check;
 mod replaying;
 
 use std::path::{Path, PathBuf};
