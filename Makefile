@@ -38,7 +38,7 @@ schemathesis: policies ## send what the OpenAPI document allows and forbids to a
 	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
 
 gpu-check: ## the agent beside nvidia-smi, on a machine with GPUs (docs/gpu-check.md; AGENT=path of the built agent)
-	timeout --foreground 480 gateway/metering/gpu-check.sh $(AGENT) $(OUT)
+	timeout --foreground 400 gateway/metering/gpu-check.sh $(AGENT) $(OUT)
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies

@@ -8,8 +8,8 @@
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
 //!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
 //!
-//! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
-//! here decides only whether a text that is no plain decimal is a blank reading.
+//! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; floats decide
+//! only whether a text that is no plain decimal is a blank reading, and when the next tick of a replay is due.
 
 pub mod clock;
 pub mod generator;

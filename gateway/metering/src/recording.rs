@@ -56,6 +56,8 @@ pub enum RecordingError {
     Create { path: PathBuf, source: io::Error },
     #[error("cannot write `{}`; what was recorded before is whole", path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("a tick of {bytes} bytes is not written to `{}`, where a line has at most {MAX_LINE}", path.display())]
+    LongTick { path: PathBuf, bytes: usize },
     #[error("cannot open `{}`", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("cannot read `{}`", path.display())]

@@ -44,10 +44,18 @@ impl Recorder {
     /// Adds a tick.
     ///
     /// # Errors
-    /// [`RecordingError::Write`]: the tick is missing, the file ends with the one before it, and the next may be tried.
+    /// [`RecordingError::Write`] and [`RecordingError::LongTick`]: the tick is missing, the file ends with the one before it,
+    /// and the next may be tried.
     pub fn write(&mut self, tick: &Tick) -> Result<(), RecordingError> {
         self.line.clear();
         self.encoder.encode(tick, &mut self.line);
+        // Without its end.
+        let bytes = self.line.len().saturating_sub(1);
+        if bytes > MAX_LINE {
+            self.encoder.start_anew();
+            self.line = Vec::new();
+            return Err(RecordingError::LongTick { path: self.path.clone(), bytes });
+        }
         self.put()
     }
 
@@ -86,7 +94,13 @@ impl Recording {
     /// [`RecordingError::Open`], [`RecordingError::Read`], [`RecordingError::NotARecording`], [`RecordingError::Version`] and
     /// [`RecordingError::LongLine`].
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let file = File::open(path).map_err(|source| RecordingError::Open { path: path.to_owned(), source })?;
+        let to_open = |source| RecordingError::Open { path: path.to_owned(), source };
+        // A pipe could be read once only, and would block whoever replays it.
+        if !std::fs::metadata(path).map_err(to_open)?.is_file() {
+            let reason = "it is no regular file".to_owned();
+            return Err(RecordingError::NotARecording { path: path.to_owned(), reason });
+        }
+        let file = File::open(path).map_err(to_open)?;
         let mut lines = BufReader::new(file);
         let mut text = Vec::new();
         let path = path.to_owned();

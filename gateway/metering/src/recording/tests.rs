@@ -214,6 +214,18 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
+fn a_tick_that_could_not_be_read_again_is_not_written() {
+    let place = Place::new();
+    let mut recorder = Recorder::create(&place.file(), &header()).unwrap();
+    recorder.write(&tick(0)).unwrap();
+    let mut long = tick(1);
+    long.devices[0].processes = Some(vec![Process { cgroup: Some("x".repeat(MAX_LINE)), ..process(1) }]);
+    assert!(matches!(recorder.write(&long), Err(RecordingError::LongTick { .. })));
+    recorder.write(&tick(2)).unwrap();
+    assert_eq!(read_all(&place.file()).0, [tick(0), tick(2)]);
+}
+
+#[test]
 fn a_full_disk_is_said() {
     // Linux has a device that is always full.
     let path = Path::new("/dev/full");
@@ -239,7 +251,9 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     assert!(!told(b"{\"farebox_recording\":1,\"node\":\"\x1b[2J").contains('\x1b'));
     let nowhere = Place::new();
     assert!(matches!(Recording::open(&nowhere.file()), Err(RecordingError::Open { .. })));
-    assert!(matches!(Recording::open(&nowhere.0), Err(RecordingError::Read { .. })), "a directory");
+    let directory = Recording::open(&nowhere.0).unwrap_err().to_string();
+    assert!(directory.contains("it is no regular file"), "{directory}");
+    assert!(Recording::open(Path::new("/dev/zero")).is_err());
 }
 
 #[test]
