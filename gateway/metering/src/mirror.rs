@@ -3,7 +3,7 @@
 //! Snapshots apply only forward by (boot epoch, sequence), so that delayed, repeated and reordered deliveries come to
 //! the same state. They expire by the time of their *receipt*: an agent's clock cannot keep one alive. A holding's last
 //! one, its tombstone, is kept like any other and observed as nothing. What each brings beyond the one before it goes into
-//! the [roll-up](rollup) of its tenant and model, where the long windows come from. Writers hold the lock of one shard for
+//! the roll-up of its tenant and model, where the long windows come from. Writers hold the lock of one shard for
 //! some additions, readers for a few pointer copies and a sum over the buckets of a window; merging happens outside of it.
 
 mod difference;
@@ -46,7 +46,7 @@ pub struct MirrorLimits {
     pub snapshots: usize,
     /// A snapshot is forgotten this long after its receipt.
     pub retention: SignedDuration,
-    /// Most (tenant, GPU model) pairs whose long windows are rolled up, some 50 kB each.
+    /// Most (tenant, GPU model) pairs whose long windows are rolled up, some 35 kB for each metric, at most 80.
     pub roll_ups: usize,
 }
 

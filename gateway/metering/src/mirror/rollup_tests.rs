@@ -308,6 +308,15 @@ fn roll_ups_are_limited_and_small() {
     }
     let bytes = roll_up.bytes();
     assert!((100_000..180_000).contains(&bytes), "{bytes}");
+
+    // As real loads do: 30 bins, one metric.
+    let mut roll_up = RollUp::default();
+    let some = std::array::from_fn(|bin| if bin % 10 < 3 { 1_000 } else { 0 });
+    for hour in 0..31 * 24 {
+        let at = after_ms(hour * HOUR);
+        roll_up.add(&difference::Difference { held_us: 1, observed: vec![("gpu_util", some)], refused: 0 }, at, at);
+    }
+    assert!((20_000..40_000).contains(&roll_up.bytes()), "{}", roll_up.bytes());
     for metric in 0..20 {
         let metric = format!("m{metric}_util");
         roll_up.add(
