@@ -10,11 +10,13 @@ use serde_json::Value;
 
 use super::bar::Bars;
 use super::client::{Client, path_segment};
+use super::columns::Page;
 use super::exit::{self, Exit};
-use super::terminal::{self, Color, takes_utf8};
+use super::terminal::{self, Color, Style, takes_utf8};
 use super::{Failure, complain, json_line, told};
 use crate::clock::Clock;
 use crate::config;
+use crate::printable::printable;
 use lines::{Drawing, cut, draw};
 
 /// Between two looks.
@@ -119,7 +121,9 @@ impl<'a> Screen<'a> {
                     }
                     return Ok(true);
                 }
-                sentence.lines().map(cut).collect()
+                let mut page = Page::default();
+                page.paragraph(0, &printable(&sentence), Style::Yellow);
+                page.render(self.drawing.styles).lines().map(str::to_owned).collect()
             }
         };
         let back = if self.redraws { BACK(self.height) } else { String::new() };
