@@ -1,7 +1,8 @@
-//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy new|build|test|check`. `docs/cli.md` is its manual.
+//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy new|build|test|check`, `usage watch`. `docs/cli.md` is its manual.
 //!
 //! What was asked for goes to stdout; errors and warnings go to stderr, as sentences. `exit` has the exit codes.
 
+mod bar;
 mod check;
 mod client;
 mod columns;
@@ -18,6 +19,7 @@ mod refusal;
 mod serve;
 mod snapshot_file;
 mod terminal;
+mod usage;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write as _, stderr, stdout};
@@ -58,6 +60,11 @@ enum Command {
     Policy {
         #[command(subcommand)]
         command: policy::PolicyCommand,
+    },
+    /// Look at live usage.
+    Usage {
+        #[command(subcommand)]
+        command: usage::UsageCommand,
     },
 }
 
@@ -100,17 +107,28 @@ impl Failure {
 
 /// Writes to stdout. That nobody reads on is nobody's problem.
 fn tell(text: &str) -> Result<(), Failure> {
+    told(text).map(drop)
+}
+
+/// Writes to stdout; false where nobody reads on.
+fn told(text: &str) -> Result<bool, Failure> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("stdout cannot be written", error)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::because("stdout cannot be written", error)),
     }
 }
 
-/// Writes a JSON document to stdout: byte for byte to a program; to a terminal without anything that it would obey.
+/// Writes a JSON document to stdout.
 fn tell_json(json: &str) -> Result<(), Failure> {
+    tell(&json_line(json))
+}
+
+/// A JSON document for stdout: byte for byte to a program; to a terminal without anything that it would obey.
+fn json_line(json: &str) -> String {
     let json = if terminal::is_terminal() { printable_json(json) } else { json.to_owned() };
-    tell(&format!("{json}\n"))
+    format!("{json}\n")
 }
 
 /// `1 case`, `2 cases`
@@ -143,6 +161,7 @@ pub fn run() -> ExitCode {
         Command::Quote(options) => quote::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Policy { command } => policy::run(command),
+        Command::Usage { command } => usage::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

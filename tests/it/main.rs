@@ -33,3 +33,4 @@ mod snapshots;
 mod tidy;
 mod twin;
 mod twin_context;
+mod usage;

@@ -35,6 +35,20 @@ pub(super) fn is_terminal() -> bool {
     stdout().is_terminal()
 }
 
+/// Whether readers of stdout take UTF-8. As POSIX says: the first of the variables that is set decides.
+pub(super) fn takes_utf8(environment: impl Iterator<Item = (String, String)>) -> bool {
+    let set: Vec<(String, String)> = environment.filter(|(_, value)| !value.is_empty()).collect();
+    let variable = |wanted: &str| set.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    is_utf8(["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default())
+}
+
+/// `zh_CN.UTF-8`, `C.utf8`
+fn is_utf8(locale: &str) -> bool {
+    let charset = locale.split('.').nth(1).unwrap_or_default().to_ascii_lowercase();
+    let charset = charset.split('@').next().unwrap_or_default();
+    charset == "utf-8" || charset == "utf8"
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -68,6 +82,27 @@ impl Styles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_character_set_of_a_locale_is_found() {
+        for (locale, utf8) in [
+            ("zh_CN.UTF-8", true),
+            ("C.utf8", true),
+            ("de_DE.UTF-8@euro", true),
+            ("C", false),
+            ("POSIX", false),
+            ("de_DE.ISO-8859-15@euro", false),
+            ("", false),
+        ] {
+            assert_eq!(is_utf8(locale), utf8, "{locale}");
+        }
+        let set = |variables: &[(&str, &str)]| {
+            let owned: Vec<_> = variables.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            takes_utf8(owned.into_iter())
+        };
+        assert!(set(&[("LANG", "C.UTF-8"), ("LC_ALL", "")]));
+        assert!(!set(&[("LANG", "C.UTF-8"), ("LC_ALL", "C")]));
+    }
 
     #[test]
     fn colour_is_asked_for_or_seen_and_words_stay() {

@@ -44,6 +44,7 @@ where
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
+            ("mirror_roll_ups", "Pairs of tenant and GPU model whose long windows are rolled up.", mirror.roll_ups),
             ("memo_outcomes", "Outcomes of policies that are kept for reuse.", memo.entries),
             (
                 "memo_quarantined_policies",
@@ -64,6 +65,11 @@ where
             ("mirror_snapshots_quarantined", "Snapshots kept with their counters only.", mirror.quarantined),
             ("mirror_snapshots_refused", "Snapshots refused because the mirror was full.", mirror.refused_full),
             ("mirror_readings_dropped", "Readings that could not be ones.", mirror.dropped_readings),
+            (
+                "mirror_histograms_refused",
+                "Histograms that say more than was held, or find no room.",
+                mirror.histograms_refused,
+            ),
             ("memo_hits", "Evaluations answered from a kept outcome.", memo.hits),
             ("memo_misses", "Evaluations whose input was not known.", memo.misses),
             ("memo_recomputed", "Hits that were evaluated again and compared.", memo.recomputed),

@@ -20,6 +20,8 @@ fn metrics() -> Metrics {
             dropped_readings: 4,
             refused_full: 3,
             entries: 2,
+            histograms_refused: 31,
+            roll_ups: 32,
         },
         memo: MemoCounters {
             hits: 21,
@@ -105,6 +107,8 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_snapshots_quarantined_total 5",
             "farebox_mirror_readings_dropped_total 4",
             "farebox_mirror_snapshots_refused_total 3",
+            "farebox_mirror_histograms_refused_total 31",
+            "farebox_mirror_roll_ups 32",
             "farebox_http_connections_refused_total 11",
         ],
     );

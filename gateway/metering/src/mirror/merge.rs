@@ -1,4 +1,4 @@
-//! Merges the snapshots of several nodes into one observation.
+//! Merges the snapshots of several nodes, and their roll-ups, into one observation.
 //!
 //! All arithmetic is on integers and exact up to one rounding at the end, so that every replica comes to the same
 //! digits whatever the order of arrival. Bounds: values are under 10¹⁵ and held times at most 10¹⁸ µs, both by
@@ -11,16 +11,24 @@ use std::sync::Arc;
 
 use ethnum::U256;
 use farebox_pricing::policy::Stat;
-use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, UsageScope};
-use rust_decimal::{Decimal, RoundingStrategy};
+use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, UsageScope, Window};
+use rust_decimal::Decimal;
 
+use super::rollup::{self, Merged};
 use super::{Held, UsageQuery};
-use crate::snapshot::MetricWindow;
+use crate::snapshot::{MetricWindow, SCALE, scaled};
 
-/// Decimals of a merged value.
-const SCALE: u32 = 12;
 /// 1 in units of 10⁻¹².
 const ONE: u128 = 1_000_000_000_000;
+
+/// What a scope holds, copied out of the mirror.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) scope: UsageScope,
+    pub(super) held: Vec<Arc<Held>>,
+    /// For each key: the roll-up, where no snapshot brings the metric in that window and it is one that is rolled up.
+    pub(super) rolled: Vec<Option<Merged>>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Statistic {
@@ -61,12 +69,23 @@ struct Contribution {
     observed: u128,
 }
 
-/// Merges what the scope holds; `None` where it holds nothing.
-pub(super) fn merge(scope: UsageScope, mut held: Vec<Arc<Held>>, query: &UsageQuery<'_>) -> Option<Observation> {
+/// Leaves out what is hard-stale, where there is something that is not.
+pub(super) fn freshest(mut held: Vec<Arc<Held>>, query: &UsageQuery<'_>) -> Vec<Arc<Held>> {
     let is_fresh = |held: &Arc<Held>| held.age_ms(query.now) <= query.hard_stale_ms;
     if held.iter().any(is_fresh) {
         held.retain(is_fresh);
     }
+    held
+}
+
+/// True where the window is made here, of the roll-up: a long one that no snapshot brings itself.
+pub(super) fn is_rolled_up(held: &[Arc<Held>], window: Window, metric: &str) -> bool {
+    rollup::is_rolled_up(window) && held.iter().all(|held| held.snapshot.metric(window, metric).is_none())
+}
+
+/// Merges what the scope holds; `None` where it holds nothing.
+pub(super) fn merge(seen: Seen, query: &UsageQuery<'_>) -> Option<Observation> {
+    let Seen { scope, held, rolled } = seen;
     let reasons: BTreeSet<&String> = held.iter().flat_map(|held| &held.snapshot.reasons).collect();
     Some(Observation {
         scope,
@@ -75,8 +94,11 @@ pub(super) fn merge(scope: UsageScope, mut held: Vec<Arc<Held>>, query: &UsageQu
         healthy: held.iter().all(|held| held.snapshot.healthy),
         reasons: reasons.into_iter().cloned().collect(),
         job_held_s: longest_job_s(&held),
-        mig_without_metric: held.iter().any(|held| held.snapshot.mig && query.keys.iter().any(|key| lacks(held, key))),
-        stats: query.keys.iter().filter_map(|key| merge_stat(&held, key)).collect(),
+        mig_without_metric: held
+            .iter()
+            .filter(|held| held.snapshot.mig)
+            .any(|held| query.keys.iter().zip(&rolled).any(|(key, rolled)| lacks(held, key, rolled.is_some()))),
+        stats: query.keys.iter().zip(&rolled).filter_map(|(key, rolled)| stat(&held, key, rolled.as_ref())).collect(),
     })
 }
 
@@ -84,16 +106,34 @@ pub(super) fn merge(scope: UsageScope, mut held: Vec<Arc<Held>>, query: &UsageQu
 fn longest_job_s(held: &[Arc<Held>]) -> Option<u64> {
     let seconds = held.iter().map(|held| {
         held.snapshot.job.as_ref()?;
-        let wall_us = u128::from(held.snapshot.counters.held_us) * ONE / scaled(held.snapshot.device_shares).max(1);
-        Some(u64::try_from(wall_us / 1_000_000).unwrap_or(u64::MAX))
+        Some(u64::try_from(held.snapshot.held_wall_us() / 1_000_000).unwrap_or(u64::MAX))
     });
     seconds.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-fn lacks(held: &Held, key: &StatKey) -> bool {
+fn lacks(held: &Held, key: &StatKey, is_rolled_up: bool) -> bool {
+    if is_rolled_up && held.snapshot.histograms.contains_key(&key.metric) {
+        return false;
+    }
     let metric = held.snapshot.metric(key.window, &key.metric);
     let value = Statistic::parse(&key.statistic).zip(metric).and_then(|(statistic, metric)| statistic.of(metric));
     value.is_none()
+}
+
+/// One statistic, from the roll-up or from the snapshots.
+pub(super) fn stat(held: &[Arc<Held>], key: &StatKey, rolled: Option<&Merged>) -> Option<ObservedStat> {
+    let Some(rolled) = rolled else { return merge_stat(held, key) };
+    let stat = Stat {
+        metric: key.metric.clone(),
+        statistic: key.statistic.clone(),
+        window_s: key.window.seconds(),
+        value: rolled.value(Statistic::parse(&key.statistic)?)?.normalize(),
+        coverage: rolled.coverage()?.normalize(),
+    };
+    // What was suspect is not in the roll-up; what is suspect now casts doubt on all of it.
+    let is_suspect = held.iter().any(|held| held.snapshot.is_suspect(&key.metric));
+    let quality = if is_suspect { StatQuality::SuspectZero } else { StatQuality::Ok };
+    Some(ObservedStat { stat, held_us: rolled.held_us, quality })
 }
 
 /// Merges one statistic; `None` where no snapshot brings it, or where it cannot be merged from those that do.
@@ -140,7 +180,7 @@ fn merged_value(statistic: Statistic, contributions: &[Contribution]) -> Option<
         Statistic::Mean => weighted_mean(contributions),
         Statistic::Min => values.min(),
         Statistic::Max => values.max(),
-        // Percentiles merge only from histograms of the same window, which snapshots do not bring; never averaged.
+        // Percentiles merge only from histograms, which short windows do not have; never averaged.
         Statistic::P50 | Statistic::P95 => None,
     }
 }
@@ -153,8 +193,13 @@ fn weighted_mean(contributions: &[Contribution]) -> Option<Decimal> {
     }
     let weighted: U256 =
         contributions.iter().map(|part| U256::from(scaled(part.value)) * U256::from(part.observed)).sum();
-    let (quotient, remainder) = (weighted / observed, weighted % observed);
-    let rounds_up = match (remainder * U256::new(2)).cmp(&observed) {
+    divided(weighted, observed)
+}
+
+/// Rounded half-even to a whole number of 10⁻¹².
+fn divided(dividend: U256, divisor: U256) -> Option<Decimal> {
+    let (quotient, remainder) = (dividend / divisor, dividend % divisor);
+    let rounds_up = match (remainder * U256::new(2)).cmp(&divisor) {
         Ordering::Less => false,
         Ordering::Equal => quotient % U256::new(2) == U256::ONE,
         Ordering::Greater => true,
@@ -162,17 +207,56 @@ fn weighted_mean(contributions: &[Contribution]) -> Option<Decimal> {
     unscaled(quotient.as_u128() + u128::from(rounds_up))
 }
 
+impl Merged {
+    /// A bin stands for its per cent.
+    fn value(&self, statistic: Statistic) -> Option<Decimal> {
+        let used = || self.ms.iter().zip(0_u32..).filter(|(ms, _)| **ms > 0);
+        let percent = match statistic {
+            Statistic::Mean => return self.mean(),
+            Statistic::P50 => self.percentile(50),
+            Statistic::P95 => self.percentile(95),
+            Statistic::Min => used().next().map(|(_, percent)| percent),
+            Statistic::Max => used().last().map(|(_, percent)| percent),
+        };
+        percent.map(|percent| Decimal::from_parts(percent, 0, 0, false, 2))
+    }
+
+    fn mean(&self) -> Option<Decimal> {
+        let observed = self.observed_ms();
+        if observed == 0 {
+            return None;
+        }
+        // At most 100 × 101 × 2⁶⁴ × 10¹⁰.
+        let weighted: u128 = self.ms.iter().zip(0_u128..).map(|(ms, percent)| u128::from(*ms) * percent).sum();
+        divided(U256::new(weighted * (ONE / 100)), U256::new(observed))
+    }
+
+    /// By nearest rank: the least per cent that this share of the observed time does not exceed.
+    fn percentile(&self, share: u128) -> Option<u32> {
+        let rank = (self.observed_ms() * share).div_ceil(100).max(1);
+        let mut counted = 0;
+        let reached = self.ms.iter().zip(0_u32..).find(|(ms, _)| {
+            counted += u128::from(**ms);
+            counted >= rank
+        });
+        reached.map(|(_, percent)| percent)
+    }
+
+    /// Observed ÷ held, cut to 12 decimals.
+    fn coverage(&self) -> Option<Decimal> {
+        let observed = self.observed_ms() * 1_000 * ONE;
+        unscaled(observed.checked_div(u128::from(self.held_us)).unwrap_or(0).min(ONE))
+    }
+
+    fn observed_ms(&self) -> u128 {
+        self.ms.iter().copied().map(u128::from).sum()
+    }
+}
+
 /// Σ observed ÷ Σ held, cut to 12 decimals, so that what is just under a threshold is never lifted to it.
 fn merged_coverage(contributions: &[Contribution], held_us: u64) -> Option<Decimal> {
     let observed: u128 = contributions.iter().map(|part| part.observed).sum();
     unscaled(observed.checked_div(u128::from(held_us)).unwrap_or(0).min(ONE))
-}
-
-/// In units of 10⁻¹², rounded half-even. Under 10²⁷ for what a snapshot may hold.
-fn scaled(value: Decimal) -> u128 {
-    let rounded = value.round_dp_with_strategy(SCALE, RoundingStrategy::MidpointNearestEven);
-    let up = SCALE.saturating_sub(rounded.scale());
-    rounded.mantissa().unsigned_abs() * 10_u128.pow(up)
 }
 
 fn unscaled(units: u128) -> Option<Decimal> {

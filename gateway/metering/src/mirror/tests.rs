@@ -91,7 +91,8 @@ fn a_snapshot_from_the_future_keeps_its_counters_only() {
 
 #[test]
 fn a_full_mirror_refuses_new_keys_and_updates_old_ones() {
-    let mirror = Mirror::new(MirrorLimits { snapshots: 2, retention: SignedDuration::from_secs(60) });
+    let mirror =
+        Mirror::new(MirrorLimits { snapshots: 2, retention: SignedDuration::from_secs(60), ..MirrorLimits::default() });
     let named = |name: &str, seq: u64| Snapshot { seq, ..node(name, "0.5", "1", 1) };
     mirror.apply(named("a", 1), after_ms(0)).unwrap();
     mirror.apply(named("b", 1), after_ms(10_000)).unwrap();
@@ -150,7 +151,10 @@ fn readers_and_writers_do_not_stop_each_other() {
             });
         }
     });
-    assert_eq!(mirror.counters(), MirrorCounters { applied: 800, entries: 4, ..MirrorCounters::default() });
+    assert_eq!(
+        mirror.counters(),
+        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, ..MirrorCounters::default() }
+    );
 }
 
 /// Every (key, epoch, seq) at most once, each with a mean of its own.

@@ -45,6 +45,20 @@ fn the_sample_of_shapes_is_read_digit_for_digit() {
 }
 
 #[test]
+fn devices_and_histograms_are_kept_as_they_were_sent() {
+    let devices = json!([{"gpu_uuid":"GPU-1","share":"0.25","method":"process"},{"gpu_uuid":"GPU-2","share":1,"method":"exclusive"}]);
+    let bins = |percent, ms| json!({"bins":crate::samples::bins(&[(percent, ms)])});
+    let histograms = json!({"gpu_util":bins(100, 0x0403_0201),"power_w":bins(5, 7)});
+    let snapshot = checked(body_with(&[("/devices", devices), ("/histograms", histograms)])).unwrap();
+    let kept: Vec<_> = snapshot.devices.iter().map(|device| (device.gpu_uuid.as_str(), device.share)).collect();
+    assert_eq!(kept, [("GPU-1", decimal("0.25")), ("GPU-2", Decimal::ONE)]);
+    assert_eq!(snapshot.device_shares, decimal("1.25"));
+    assert_eq!(snapshot.histograms.keys().collect::<Vec<_>>(), ["gpu_util"], "a per cent of watts is nothing");
+    let gpu_util = &snapshot.histograms["gpu_util"].0;
+    assert_eq!((gpu_util[100], gpu_util.iter().map(|ms| u64::from(*ms)).sum::<u64>()), (0x0403_0201, 0x0403_0201));
+}
+
+#[test]
 fn decimals_may_be_numbers_and_counters_integers_and_keep_their_digits() {
     let text = body().to_string().replace(r#""mean":"0.82""#, r#""mean":0.8200000000000000000000000001"#);
     let text = text.replace(r#""held_us":"7200000000""#, r#""held_us":1000000000000000000"#);

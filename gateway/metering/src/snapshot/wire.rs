@@ -37,7 +37,8 @@ pub struct WireSnapshot {
     /// Milliseconds between readings, at most a day.
     #[schema(minimum = 1, maximum = 86_400_000)]
     pub tick_ms: u32,
-    /// `ok`, or what ails the devices or the reader: `stalled`, `lost` … Anything but `ok` bars surcharges.
+    /// `ok`, or what ails the devices or the reader: `stalled`, `lost` … Anything but `ok` bars surcharges. `ended`: the last
+    /// one of this holding, which no longer counts as a live observation.
     #[schema(min_length = 1, max_length = 64, pattern = "^[a-z][a-z0-9_]*$")]
     pub health: String,
     /// What explains the readings: `xid_79`, `throttled_thermal` … Each a word in lower case.
