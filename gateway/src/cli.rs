@@ -23,7 +23,6 @@ mod usage;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write as _, stderr, stdout};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -52,10 +52,18 @@ impl Client {
 
     /// Like [`Self::post`], read as JSON.
     pub(super) fn post_json(&self, path: &str, body: &[u8]) -> Result<Value, Failure> {
-        let text = self.post(path, body)?;
+        self.as_json(path, &self.post(path, body)?)
+    }
+
+    /// Like [`Self::get`], read as JSON.
+    pub(super) fn get_json(&self, path: &str) -> Result<Value, Failure> {
+        self.as_json(path, &self.get(path)?)
+    }
+
+    fn as_json(&self, path: &str, text: &str) -> Result<Value, Failure> {
         let not_ours =
             |error| Failure::because(&format!("{}{path} answers something other than JSON", self.root), error);
-        serde_json::from_str(&text).map_err(not_ours).map_err(|failure| failure.ending(Exit::Unavailable))
+        serde_json::from_str(text).map_err(not_ours).map_err(|failure| failure.ending(Exit::Unavailable))
     }
 }
 

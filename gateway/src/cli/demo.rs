@@ -114,8 +114,7 @@ fn show(agent: &mut Agent, root: &str, request: &JsonFile, stopping: &AtomicBool
          curl -s {root}/v1/tenants/{TENANT}/usage\n  \
          curl -s {root}/openapi.json\n",
         request = printable(&request.name),
-    ));
-    Ok(())
+    ))
 }
 
 /// Until the window that plans read by default is no longer thin.
