@@ -1,5 +1,6 @@
 //! Metering: what was observed of the tenants' GPUs, from the driver to the mirror that quotes read.
 //!
+//! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
@@ -9,6 +10,7 @@
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
 //! here decides only whether a text that is no plain decimal is a blank reading.
 
+pub mod clock;
 pub mod meter;
 pub mod mirror;
 pub mod reader;
