@@ -3,6 +3,7 @@
 //! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
+//! - [`agent`]: the program `farebox-agent` around them; [`delivery`]: snapshots on their way to the gateway
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
 //!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
@@ -10,7 +11,9 @@
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; the one float
 //! here decides only whether a text that is no plain decimal is a blank reading.
 
+pub mod agent;
 pub mod clock;
+pub mod delivery;
 pub mod meter;
 pub mod mirror;
 pub mod reader;
