@@ -132,7 +132,7 @@ impl Delivery {
     }
 
     /// Sends what waits for as long as that, then keeps the rest on disk.
-    pub fn stop(self, patience: Duration) {
+    pub fn stop(&self, patience: Duration) {
         self.shared.courier().stop();
         self.shared.changed.notify_one();
         if self.ended.recv_timeout(patience).is_err() {
@@ -202,8 +202,8 @@ impl Sender {
 fn left_by_an_earlier_run(file: &Path, limits: SpoolLimits) -> Vec<u8> {
     let most = limits.bytes.saturating_add(limits.entries);
     let mut left = Vec::new();
-    let read = File::open(file)
-        .and_then(|file| file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut left));
+    let read =
+        File::open(file).and_then(|file| file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut left));
     match read {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, file = %file.display(), "what an earlier run left undelivered cannot be read");

@@ -77,7 +77,9 @@ impl Courier {
         }
         let evicted = self.spool.evicted();
         if evicted > 0 && self.evicted_before == 0 {
-            tracing::warn!("the spool is full: the oldest tombstones are given up (`farebox_agent_spool_evicted_total`)");
+            tracing::warn!(
+                "the spool is full: the oldest tombstones are given up (`farebox_agent_spool_evicted_total`)"
+            );
         }
         self.evicted_before = evicted;
     }
@@ -91,7 +93,8 @@ impl Courier {
         match self.away {
             Some(_) if self.is_stopping => {}
             Some(away) if away.until_us > now_us => {
-                let until = if self.keeps && self.is_changed { away.until_us.min(self.save_due_us()) } else { away.until_us };
+                let until =
+                    if self.keeps && self.is_changed { away.until_us.min(self.save_due_us()) } else { away.until_us };
                 return Step::Wait(Some(Duration::from_micros(until.saturating_sub(now_us))));
             }
             _ => {

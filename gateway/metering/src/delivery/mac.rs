@@ -92,11 +92,11 @@ impl fmt::Debug for MacKey {
 /// # Errors
 /// [`NotAnObject`].
 pub fn sign(key: &MacKey, snapshot: &[u8]) -> Result<Vec<u8>, NotAnObject> {
-    let open = snapshot.strip_suffix(b"}").filter(|open| open.len() > 1 && open.starts_with(b"{")).ok_or(NotAnObject)?;
+    let open =
+        snapshot.strip_suffix(b"}").filter(|open| open.len() > 1 && open.starts_with(b"{")).ok_or(NotAnObject)?;
     let mut mac = key.mac().ok_or(NotAnObject)?;
     mac.update(snapshot);
-    let mut signed =
-        Vec::with_capacity(open.len().saturating_add(BEFORE_HEX.len() + HEX_DIGITS + AFTER_HEX.len()));
+    let mut signed = Vec::with_capacity(open.len().saturating_add(BEFORE_HEX.len() + HEX_DIGITS + AFTER_HEX.len()));
     signed.extend_from_slice(open);
     signed.extend_from_slice(BEFORE_HEX);
     for byte in mac.finalize().into_bytes() {
@@ -147,10 +147,7 @@ mod tests {
     fn the_mac_is_the_one_that_openssl_computes() {
         let signed = String::from_utf8(sign(&key(), SNAPSHOT).unwrap()).unwrap();
         let expected = "fd975db837baab338ff26426dfa9bf1bbea28cba276feba8d2a6e9c9d36a44ab";
-        assert_eq!(
-            signed,
-            format!(r#"{{"schema":1,"node":"gpu-07","seq":41,"tenant":"acme","mac":"{expected}"}}"#)
-        );
+        assert_eq!(signed, format!(r#"{{"schema":1,"node":"gpu-07","seq":41,"tenant":"acme","mac":"{expected}"}}"#));
         assert_eq!(verify(&key(), signed.as_bytes()), Ok(()));
     }
 

@@ -17,9 +17,14 @@ pub(super) enum Posted {
     /// The gateway had a newer one, or this one already.
     NotNewer,
     /// The gateway will never take it.
-    Refused { reason: String },
+    Refused {
+        reason: String,
+    },
     /// Nobody took it; later somebody may.
-    Away { reason: String, retry_after: Option<Duration> },
+    Away {
+        reason: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 #[derive(Debug)]
@@ -113,7 +118,8 @@ mod tests {
     fn answers_mean_what_they_say() {
         assert_eq!(meaning(202, None, br#"{"applied":true}"#), Posted::Applied);
         assert_eq!(meaning(202, None, br#"{"applied":false,"reason":"not_newer"}"#), Posted::NotNewer);
-        for (status, body) in [(200, &b"<html>"[..]), (204, b""), (301, b""), (408, b""), (429, b""), (500, b""), (503, b"{}")]
+        for (status, body) in
+            [(200, &b"<html>"[..]), (204, b""), (301, b""), (408, b""), (429, b""), (500, b""), (503, b"{}")]
         {
             assert!(matches!(meaning(status, None, body), Posted::Away { .. }), "{status}");
         }

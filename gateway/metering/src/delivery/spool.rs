@@ -218,12 +218,8 @@ mod tests {
     }
 
     fn written(epoch: &str, job: &str, seq: u64, health: &str) -> Written {
-        let changes = [
-            ("/boot_epoch", json!(epoch)),
-            ("/job", json!(job)),
-            ("/seq", json!(seq)),
-            ("/health", json!(health)),
-        ];
+        let changes =
+            [("/boot_epoch", json!(epoch)), ("/job", json!(job)), ("/seq", json!(seq)), ("/health", json!(health))];
         Written::of(&snapshot(&changes)).unwrap()
     }
 

@@ -56,7 +56,8 @@ fn gateway(answers: Vec<&'static str>) -> (String, mpsc::Receiver<(usize, Vec<u8
     (address, bodies)
 }
 
-const APPLIED: &str = "HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"applied\":true}";
+const APPLIED: &str =
+    "HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"applied\":true}";
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
 fn snapshot(job: &str, seq: u64) -> WireSnapshot {

@@ -72,7 +72,11 @@ fn days_without_the_gateway_cost_no_memory_and_little_disk() {
     assert!(posts <= seconds / 30 + 6, "{posts}");
 
     let after = seconds * SECOND + 60 * SECOND;
-    assert_eq!(work(&mut courier, after, &Posted::Applied), (2, 50), "one save for the last change, one to empty the file");
+    assert_eq!(
+        work(&mut courier, after, &Posted::Applied),
+        (2, 50),
+        "one save for the last change, one to empty the file"
+    );
     assert_eq!((courier.counters().waiting, courier.counters().applied, courier.counters().away), (0, 50, false));
 }
 
