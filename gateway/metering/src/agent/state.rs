@@ -134,10 +134,10 @@ fn make(path: &Path) -> io::Result<()> {
 
 fn jobs_of(text: &[u8]) -> Result<Vec<Job>, String> {
     let document: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    if document["schema"] != 1 {
+    if document.get("schema") != Some(&json!(1)) {
         return Err("its schema is not 1".to_owned());
     }
-    let jobs = document["jobs"].as_array().ok_or("it has no jobs")?;
+    let jobs = document.get("jobs").and_then(Value::as_array).ok_or("it has no jobs")?;
     let read = |job: &Value| wire::read_named_job(job).map_err(|violations| format!("{violations:?}"));
     jobs.iter().map(read).collect()
 }

@@ -102,8 +102,9 @@ fn all_that_is_wrong_is_told_at_once_and_where() {
             "10:1: `lgo.level` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
         ]
     );
-    let errors =
-        load(Some("tick = \"1s\"\nnode = ["), &[("FAREBOX_AGENT_TICKS", "1s")], &[("log.level", "loud")]).unwrap_err().to_string();
+    let errors = load(Some("tick = \"1s\"\nnode = ["), &[("FAREBOX_AGENT_TICKS", "1s")], &[("log.level", "loud")])
+        .unwrap_err()
+        .to_string();
     assert!(errors.lines().count() >= 3 && errors.contains("agent.toml:2:8: "), "{errors}");
     assert!(errors.contains("--log-level: `log.level` is `loud`"), "{errors}");
     assert!(errors.contains("FAREBOX_AGENT_TICKS: `FAREBOX_AGENT_TICKS` is not a setting"), "{errors}");
