@@ -178,9 +178,11 @@ fn start(config: Config, ground: Ground) -> io::Result<Ended> {
         node: config.node,
         tick: config.tick,
     };
+    // With port 0, only the socket knows.
+    let control = ports.control.local_addr()?;
     http::serve(ports, Arc::new(desk), stop)?;
     let gateway = gateway.as_deref().unwrap_or("none");
-    tracing::info!(node, ?tick, gateway, control = %config.control_listen, jobs = running.len(), "metering");
+    tracing::info!(node, ?tick, gateway, %control, jobs = running.len(), "metering");
     let jobs = assignments.into_iter().chain(running).collect();
     let meter = Meter::new(settings);
     let metering = Metering { clock, meter, jobs, state, delivery: delivery.clone(), published };
