@@ -2,6 +2,7 @@
 //!
 //! - [`clock`]: wall and monotonic time, read in one place
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
+//! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
 //! - [`agent`]: the program `farebox-agent` around them; [`delivery`]: snapshots on their way to the gateway
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
@@ -16,6 +17,7 @@ pub mod clock;
 pub mod delivery;
 pub mod meter;
 pub mod mirror;
+pub mod nvml;
 pub mod reader;
 pub mod snapshot;
 pub mod tick;

@@ -1,8 +1,14 @@
 //! Where ticks come from: the machine's GPUs, or a recording.
 
+mod live;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use crate::tick::Tick;
+
+pub use live::LiveReader;
 
 /// Gives one tick after the other.
 pub trait ReadTick: Send {
