@@ -7,8 +7,10 @@ CARGO_DENY_VERSION := ^0.18
 SCHEMATHESIS_VERSION := 4.32.5
 SCHEMATHESIS_PORT := 8099
 
+AGENT := $(TARGET_DIR)/release/farebox-agent
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench throughput schemathesis policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench throughput schemathesis gpu-check policies farebox fmt wasm-target cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +36,9 @@ throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/per
 
 schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
 	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
+
+gpu-check: ## the agent beside nvidia-smi, on a machine with GPUs (docs/gpu-check.md; AGENT=path of the built agent)
+	timeout --foreground 400 gateway/metering/gpu-check.sh $(AGENT) $(OUT)
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies
