@@ -2,14 +2,55 @@
 //!
 //! Pure: time comes with ticks and jobs. What was not observed is not metered: of every span that a device is held, metered and
 //! unmetered parts sum to the span, to the microsecond.
+//!
+//! - `devices`, `covering`: what each reading of a pass covers, and what it says of the device; `health`: in words
+//! - `attribution`, `cgroup`: whose processes used a device; `sharing`: who therefore held how much of it
+//! - `holdings`, `held`, `counters`: what a tenant held, and how much of that was metered, busy, and used energy
+//! - `windows`, `weighted`: statistics of the last 10 s to 15 min
+//! - `jobs`: what is held by whom, as it is asked
+//! - `admission`, `epochs`, `models`, `rendering`: the doors in and out
+//!
+//! Percentiles, minimum and maximum are at a resolution of 1 %, 1 MiB, 1 W and 1 MHz; means are of exact values.
+
+mod admission;
+mod attribution;
+mod cgroup;
+mod counters;
+mod covering;
+mod devices;
+mod epochs;
+mod health;
+mod held;
+mod holdings;
+mod jobs;
+mod models;
+mod rendering;
+mod sharing;
+#[cfg(test)]
+mod tests;
+mod weighted;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
+use self::attribution::{Claims, Use, works};
+use self::devices::{Device, Noticed, Pass};
+use self::epochs::Epochs;
+use self::health::Health;
+use self::holdings::{Holding, Method, Portion};
+pub use self::jobs::{Job, JobEnd, JobRefused, Part, Workload};
+use self::models::model_of;
+use self::rendering::{Moment, pool_counters};
+use self::sharing::{Remainders, share_out};
 use crate::snapshot::WireSnapshot;
-use crate::tick::{InstanceId, Tick};
+use crate::tick::{DeviceTick, Library, Tick, Xid};
+
+/// The wall clock may go on by this much more or less than the monotonic one from a pass to the next; else somebody set it.
+const CLOCK_STEP_US: u64 = 50_000;
+const WHOLE: u32 = 1_000_000;
 
 /// What does not change while the agent runs.
 #[derive(Clone, Debug)]
@@ -25,52 +66,6 @@ pub struct MeterSettings {
     pub after_epoch_us: i64,
 }
 
-/// A tenant's hold on devices or parts of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    pub tenant: String,
-    /// `None`: a standing assignment of devices that is no job.
-    pub job: Option<String>,
-    /// Devices or instances held. Empty: whatever its processes use.
-    pub parts: Vec<Part>,
-    /// Whose processes are its own, on devices that it shares with others.
-    pub workloads: Vec<Workload>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    pub gpu_uuid: String,
-    pub instance: Option<InstanceId>,
-    /// Of the device or instance, millionths, above 0 and at most 1,000,000.
-    pub share: u32,
-}
-
-/// What a process's cgroup says of whose it is.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Workload {
-    /// A Kubernetes pod by its UID, with `-`.
-    Pod(String),
-    /// A container by its id, 64 hex digits.
-    Container(String),
-    /// Any cgroup path that begins so: `/slurm/uid_1000/job_42`.
-    Cgroup(String),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobEnd {
-    Ended,
-    Preempted,
-}
-
-/// Why a job cannot start.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JobRefused {
-    #[error("`{job}` of `{tenant}` is running")]
-    Running { tenant: String, job: String },
-    #[error("`{part}` would be shared out to {percent} %; at most 100 % of a device is anybody's")]
-    OverDevice { part: String, percent: u64 },
-}
-
 /// What it has counted, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterCounters {
@@ -81,47 +76,318 @@ pub struct MeterCounters {
     pub clamped_readings: u64,
 }
 
+/// What a holding has of one GPU model, counted since the boot epoch or its start; exact, for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    pub tenant: String,
+    pub job: Option<String>,
+    /// `None`: devices that have never been seen.
+    pub gpu_model: Option<String>,
+    /// GPU-time held and observed, µs × millionths of a GPU: a second of a quarter of a GPU is 250,000,000,000.
+    pub metered: u128,
+    /// GPU-time held and not observed, in the same unit. Their sum is all that was held.
+    pub unmetered: u128,
+    /// GPU-time busy, µs; `None` where no utilisation was reported.
+    pub busy_us: Option<u64>,
+    /// mJ; `None` where the devices have no energy counter.
+    pub energy_mj: Option<u64>,
+}
+
 #[derive(Debug)]
 pub struct Meter {
     settings: MeterSettings,
+    devices: BTreeMap<String, Device>,
+    /// In the order of their start, with those that ended since the last snapshots.
+    holdings: Vec<Holding>,
+    remainders: Remainders,
+    epochs: Epochs,
+    counters: MeterCounters,
+    /// Up to where everything has been taken in, monotonic µs.
+    now: u64,
+    last_tick: Option<LastTick>,
+    is_stalled: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LastTick {
+    wall_us: i64,
+    mono_us: u64,
+    library_run: u32,
+    library: Library,
 }
 
 impl Meter {
     pub fn new(settings: MeterSettings) -> Self {
-        Self { settings }
+        Self {
+            epochs: Epochs::after(settings.after_epoch_us),
+            settings,
+            devices: BTreeMap::new(),
+            holdings: Vec::new(),
+            remainders: Remainders::new(),
+            counters: MeterCounters::default(),
+            now: 0,
+            last_tick: None,
+            is_stalled: false,
+        }
     }
 
-    /// From now (`mono_us`) on, these devices are this job's.
+    /// From now (`mono_us`) on, these devices are this job's. What was taken in already is not told anew: a start before the
+    /// last pass counts from there.
     ///
     /// # Errors
     /// [`JobRefused`]; nothing has changed then.
-    pub fn start(&mut self, _job: Job, _mono_us: u64) -> Result<(), JobRefused> {
+    pub fn start(&mut self, job: Job, mono_us: u64) -> Result<(), JobRefused> {
+        admission::check(&job, &self.holdings)?;
+        let ended = self.holdings.iter().filter_map(|holding| Some(holding.end?.0)).max().unwrap_or_default();
+        let since = mono_us.max(self.now).max(ended);
+        let mut holding = Holding::new(job.tenant, job.job, since);
+        holding.workloads = job.workloads;
+        holding.follows_use = job.parts.is_empty();
+        holding.parts = job.parts.into_iter().map(|part| portion(&part, since)).collect();
+        holding.join_pools(&self.devices);
+        self.holdings.push(holding);
         Ok(())
     }
 
     /// From now on they are not. The next [`Self::snapshots`] has its last one, a tombstone. False: no such job.
-    pub fn end(&mut self, _tenant: &str, _job: Option<&str>, _why: JobEnd, _mono_us: u64) -> bool {
-        false
+    pub fn end(&mut self, tenant: &str, job: Option<&str>, why: JobEnd, mono_us: u64) -> bool {
+        let now = self.now;
+        let named =
+            |holding: &&mut Holding| holding.tenant == tenant && holding.job.as_deref() == job && holding.end.is_none();
+        let Some(holding) = self.holdings.iter_mut().find(named) else { return false };
+        holding.end = Some((mono_us.max(now).max(holding.started), why));
+        true
     }
 
     pub fn jobs(&self) -> Vec<Job> {
-        Vec::new()
+        self.holdings.iter().filter(|holding| holding.end.is_none()).map(job_of).collect()
     }
 
-    /// Takes in what a pass read.
-    pub fn observe(&mut self, _tick: &Tick) {}
+    /// Takes in what a pass read. One that is not later than the last is dropped.
+    pub fn observe(&mut self, tick: &Tick) {
+        self.counters.ticks += 1;
+        if self.last_tick.is_some_and(|last| tick.mono_us <= last.mono_us) {
+            self.counters.gaps += 1;
+            return;
+        }
+        let pass = self.begin_pass(tick.mono_us);
+        self.is_stalled = false;
+        let is_anew = self.notice_restart(tick);
+        if self.notice_clock_step(tick) || is_anew {
+            self.devices.values_mut().for_each(|device| device.open_gap(pass.now));
+        }
+        let claimants = self.holdings.iter().enumerate().filter(|(_, holding)| !holding.is_told);
+        let workloads = claimants.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of)));
+        let claims = Claims(workloads.collect());
+        let mut noticed = Noticed::default();
+        for read in &tick.devices {
+            // A nameless device cannot be told of.
+            if !admission::is_name(&read.info.uuid) {
+                noticed.refused += 1;
+                continue;
+            }
+            let device = self.devices.entry(read.info.uuid.clone()).or_insert_with(|| {
+                let since = if is_anew { pass.now } else { pass.last };
+                Device::new(model_of(&read.info.name, &self.settings.models), Pass { last: since, ..pass })
+            });
+            let of_device = device.observe(read, pass);
+            noticed.gaps += of_device.gaps;
+            noticed.refused += of_device.refused;
+            attribute(device, read, &claims);
+            self.counters.refused_readings += u64::from(read.refused_readings);
+            self.counters.clamped_readings += u64::try_from(read.clamped_readings.len()).unwrap_or_default();
+        }
+        let missing = if tick.library == Library::Gone { Health::LibraryGone } else { Health::Degraded };
+        for (uuid, device) in &mut self.devices {
+            if !tick.devices.iter().any(|read| read.info.uuid == *uuid) {
+                device.fail(missing, pass.now, &mut noticed);
+            }
+        }
+        tick.xids.iter().for_each(|xid| self.see_xid(xid, pass.now));
+        self.counters.gaps += noticed.gaps;
+        self.counters.refused_readings += noticed.refused;
+        let (wall_us, mono_us) = (tick.wall_us, tick.mono_us);
+        self.last_tick = Some(LastTick { wall_us, mono_us, library_run: tick.library_run, library: tick.library });
+        self.finish_pass(pass);
+    }
 
     /// Nothing came from the reader, which hangs: held time goes on, unmetered; `stalled` from now on.
-    pub fn stalled(&mut self, _mono_us: u64) {}
+    pub fn stalled(&mut self, mono_us: u64) {
+        self.counters.gaps += u64::from(!self.is_stalled);
+        self.is_stalled = true;
+        let pass = self.begin_pass(mono_us);
+        self.finish_pass(pass);
+    }
 
-    /// The state of every holding, with the next sequence numbers, and the tombstones of those that ended since. `now` is what
-    /// `observed_at` is told in while readings arrive: the wall clock, in a replay the present. While they do not, it stays.
-    pub fn snapshots(&mut self, _now: Timestamp) -> Vec<WireSnapshot> {
-        let _ = &self.settings;
-        Vec::new()
+    /// The state of every holding that holds something now, with the next sequence numbers, and the tombstones of those that
+    /// ended since. `now` is what `observed_at` is told in while readings arrive: the wall clock, in a replay the present.
+    /// While they do not, it stays.
+    ///
+    /// A holding over several GPU models has a snapshot for each. Devices that have never been seen have no model, and so are
+    /// in none.
+    pub fn snapshots(&mut self, now: Timestamp) -> Vec<WireSnapshot> {
+        if !self.epochs.has_begun() {
+            self.epochs.begin(now.as_microsecond());
+        }
+        let boot_epoch = self.epochs.name();
+        let mut next_seq = || self.epochs.next_seq();
+        let is_gone = self.last_tick.is_some_and(|last| last.library == Library::Gone);
+        let health = match (self.is_stalled, is_gone) {
+            (true, _) => Health::Stalled,
+            (false, true) => Health::LibraryGone,
+            (false, false) => Health::Ok,
+        };
+        let (settings, devices) = (&self.settings, &self.devices);
+        let moment = Moment { settings, devices, boot_epoch, health, at: self.now, now };
+        let mut snapshots = Vec::new();
+        for holding in self.holdings.iter_mut().filter(|holding| !holding.is_told) {
+            let Some((end, why)) = holding.end else { continue };
+            holding.close(end, self.now);
+            holding.is_told = true;
+            snapshots.extend(moment.last(holding, why, &mut next_seq));
+        }
+        // Until the first pass after its start a job has held nothing, and its devices are told as they were before.
+        let live = self.holdings.iter_mut().filter(|holding| holding.end.is_none() && holding.started < self.now);
+        for holding in live.chain(self.remainders.both()) {
+            snapshots.extend(moment.live(holding, &mut next_seq));
+        }
+        snapshots
     }
 
     pub fn counters(&self) -> MeterCounters {
-        MeterCounters::default()
+        self.counters
     }
+
+    /// What every holding, and nobody, has counted.
+    pub fn totals(&self) -> Vec<Totals> {
+        let untold = self.holdings.iter().filter(|holding| !holding.is_told);
+        let all = untold.chain([&self.remainders.idle, &self.remainders.unattributed]);
+        all.flat_map(totals_of).collect()
+    }
+
+    /// The boot epoch of snapshots, Unix µs, to be kept for [`MeterSettings::after_epoch_us`] of the next run.
+    pub fn epoch_us(&self) -> Option<i64> {
+        self.epochs.epoch_us()
+    }
+
+    fn begin_pass(&mut self, mono_us: u64) -> Pass {
+        let tick_us = u64::try_from(self.settings.tick.as_micros()).unwrap_or(u64::MAX).clamp(1, 86_400_000_000);
+        let pass = Pass { now: mono_us.max(self.now), read_at: mono_us, last: self.now, tick_us };
+        self.devices.values_mut().for_each(Device::begin);
+        pass
+    }
+
+    /// Shares out and counts the time since the last pass.
+    fn finish_pass(&mut self, pass: Pass) {
+        self.now = pass.now;
+        self.devices.values_mut().for_each(|device| device.settle(pass.now));
+        share_out(&mut self.devices, &mut self.holdings, &mut self.remainders, pass);
+        self.holdings.retain(|holding| !holding.is_told);
+        let devices = &mut self.devices;
+        devices.retain(|_, device| !device.is_forgotten(pass.now));
+        for holding in &mut self.holdings {
+            holding.observe(devices, pass);
+            if holding.follows_use {
+                holding.forget_parts(devices);
+            }
+        }
+        for holding in self.remainders.both() {
+            holding.observe(devices, pass);
+            holding.forget_parts(devices);
+        }
+    }
+
+    /// True where the driver was loaded anew, by its own word or by a counter that runs backwards: a new boot epoch.
+    fn notice_restart(&mut self, tick: &Tick) -> bool {
+        let is_reloaded = self.last_tick.is_some_and(|last| last.library_run != tick.library_run);
+        let counts_backwards =
+            |read: &DeviceTick| self.devices.get(&read.info.uuid).is_some_and(|device| device.counts_backwards(read));
+        let is_anew = is_reloaded || tick.devices.iter().any(counts_backwards);
+        if is_reloaded {
+            self.devices.values_mut().for_each(Device::forget_energy);
+        }
+        if is_anew || !self.epochs.has_begun() {
+            self.counters.gaps += u64::from(is_anew);
+            self.epochs.begin(tick.wall_us);
+            self.holdings.iter_mut().chain(self.remainders.both()).for_each(Holding::restart_counters);
+        }
+        is_anew
+    }
+
+    /// True where the wall clock was set since the last pass, so that what drivers date by it cannot be trusted.
+    fn notice_clock_step(&mut self, tick: &Tick) -> bool {
+        let is_set = self.last_tick.is_some_and(|last| {
+            let wall = i128::from(tick.wall_us) - i128::from(last.wall_us);
+            let mono = i128::from(tick.mono_us) - i128::from(last.mono_us);
+            (wall - mono).unsigned_abs() > u128::from(CLOCK_STEP_US)
+        });
+        self.counters.gaps += u64::from(is_set);
+        is_set
+    }
+
+    /// Where the driver does not say of which device, of all.
+    fn see_xid(&mut self, xid: &Xid, now: u64) {
+        let concerned = self.devices.iter_mut().filter(|(uuid, _)| xid.uuid.as_ref().is_none_or(|of| of == *uuid));
+        concerned.for_each(|(_, device)| device.reasons.see_xid(xid.instance, xid.code, now));
+    }
+}
+
+/// What the processes of a device and of its instances did.
+fn attribute(device: &mut Device, read: &DeviceTick, claims: &Claims<'_>) {
+    if device.health != Health::Ok {
+        return;
+    }
+    device.used = match &read.processes {
+        Some(processes) => device.pids.attribute(&device.board, processes, claims),
+        None => Use { works: works(&device.board, None), by_holding: None },
+    };
+    for of_instance in &read.instances {
+        if let Some(instance) = device.instances.get_mut(&of_instance.id) {
+            // Under MIG drivers tell no process's utilisation.
+            instance.used.works = works(&instance.unit, of_instance.processes.as_deref());
+        }
+    }
+}
+
+fn portion(part: &Part, since: u64) -> Portion {
+    let method = match part.instance {
+        _ if part.share < WHOLE => Method::Allotted,
+        Some(_) => Method::Mig,
+        None => Method::Exclusive,
+    };
+    let mut portion = Portion::new(&part.gpu_uuid, part.instance, method, since);
+    (portion.share, portion.last_share) = (part.share, part.share);
+    portion
+}
+
+fn job_of(holding: &Holding) -> Job {
+    let assigned = holding.parts.iter().filter(|_| !holding.follows_use);
+    let parts =
+        assigned.map(|part| Part { gpu_uuid: part.gpu_uuid.clone(), instance: part.instance, share: part.share });
+    Job {
+        tenant: holding.tenant.clone(),
+        job: holding.job.clone(),
+        parts: parts.collect(),
+        workloads: holding.workloads.clone(),
+    }
+}
+
+fn totals_of(holding: &Holding) -> Vec<Totals> {
+    let pools = holding.pools.iter().enumerate().map(|(index, pool)| (Some(index), Some(pool)));
+    let unseen = holding.parts.iter().any(|part| part.pool.is_none()).then_some((None, None));
+    let counted = pools.chain(unseen).map(|(index, pool)| {
+        let parts: Vec<&Portion> = holding.parts.iter().filter(|part| part.pool == index).collect();
+        let mut counted = pool.map_or_else(Default::default, |pool| pool_counters(pool, &[]));
+        parts.iter().for_each(|part| counted.add(&part.counted));
+        Totals {
+            tenant: holding.tenant.clone(),
+            job: holding.job.clone(),
+            gpu_model: pool.map(|pool| pool.model.clone()),
+            metered: counted.metered,
+            unmetered: counted.unmetered,
+            busy_us: counted.busy_us(),
+            energy_mj: counted.energy_mj(),
+        }
+    });
+    counted.collect()
 }

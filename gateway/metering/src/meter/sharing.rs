@@ -1,0 +1,157 @@
+//! Shares out each device's time: to those it was assigned to, to those whose processes used it, and the rest to nobody. At
+//! every instant the shares of a device, or of each of its instances, sum to 1.
+
+use std::collections::BTreeMap;
+
+use super::attribution::{Use, Works};
+use super::covering::Cover;
+use super::devices::{Device, Pass};
+use super::held::Span;
+use super::holdings::{Holding, Method};
+use crate::tick::{InstanceId, Metric};
+
+const WHOLE: u32 = 1_000_000;
+
+/// What nobody holds.
+#[derive(Debug)]
+pub(super) struct Remainders {
+    /// Nobody holds it, and nothing runs on it.
+    pub(super) idle: Holding,
+    /// Something runs on it, or it is not known whether; and nobody is known to hold it.
+    pub(super) unattributed: Holding,
+}
+
+impl Remainders {
+    pub(super) fn new() -> Self {
+        let of = |tenant: &str| Holding::new(tenant.to_owned(), None, 0);
+        Self { idle: of("_idle"), unattributed: of("_unattributed") }
+    }
+
+    pub(super) fn both(&mut self) -> [&mut Holding; 2] {
+        [&mut self.idle, &mut self.unattributed]
+    }
+}
+
+/// Shares out the time since the last pass.
+pub(super) fn share_out(
+    devices: &mut BTreeMap<String, Device>,
+    holdings: &mut [Holding],
+    remainders: &mut Remainders,
+    pass: Pass,
+) {
+    for holding in holdings.iter_mut() {
+        if holding.follows_use {
+            holding.parts.iter_mut().for_each(|part| part.share = 0);
+        } else {
+            holding.hold_assigned(pass.last, pass.now);
+        }
+    }
+    remainders.both().into_iter().flat_map(|holding| &mut holding.parts).for_each(|part| part.share = 0);
+    for (gpu_uuid, device) in devices {
+        let shared_out = std::mem::replace(&mut device.shared_out, pass.now);
+        let instances: Vec<InstanceId> = if device.is_partitioned() {
+            device.instances.iter().filter(|(_, instance)| instance.is_present).map(|(id, _)| *id).collect()
+        } else {
+            Vec::new()
+        };
+        if instances.is_empty() {
+            let mut taken = assigned(holdings, gpu_uuid, None);
+            if !device.mig {
+                // Samples are of the time since the last pass, and cover at most two ticks of it.
+                let from = pass.now.saturating_sub(pass.tick_us.saturating_mul(2)).max(device.board.barrier());
+                let span = (from.max(shared_out), pass.now);
+                follow_use((gpu_uuid, &device.used), holdings, &mut taken, span);
+            }
+            let over = (shared_out, pass.now);
+            share_rest((gpu_uuid, None), device.used.works, &taken, (over, remainders));
+        }
+        for id in instances {
+            let taken = assigned(holdings, gpu_uuid, Some(id));
+            let works = device.instances.get(&id).map_or(Works::Unknown, |instance| instance.used.works);
+            share_rest((gpu_uuid, Some(id)), works, &taken, ((shared_out, pass.now), remainders));
+        }
+    }
+}
+
+/// What was assigned of a device, or of an instance and the device it is of.
+fn assigned(holdings: &[Holding], gpu_uuid: &str, instance: Option<InstanceId>) -> Vec<Span> {
+    let mut taken = Vec::new();
+    for holding in holdings.iter().filter(|holding| !holding.follows_use) {
+        let to = holding.end.map_or(u64::MAX, |(end, _)| end);
+        let parts = holding.parts.iter().filter(|part| part.gpu_uuid == gpu_uuid);
+        let concerning = parts.filter(|part| part.instance.is_none() || part.instance == instance);
+        taken.extend(concerning.map(|part| Span { from: part.since, to, share: part.share }));
+    }
+    taken
+}
+
+/// Gives holdings that hold what they use their part of a device, and tells those that were allotted one how much they used.
+fn follow_use((gpu_uuid, used): (&str, &Use), holdings: &mut [Holding], taken: &mut Vec<Span>, (from, to): (u64, u64)) {
+    let Some(by_holding) = used.by_holding.as_ref().filter(|_| from < to) else { return };
+    let free = segments(taken, (from, to)).map(|span| span.share).min().unwrap_or_default();
+    let wanted: u64 = by_holding
+        .iter()
+        .filter(|(index, _)| holdings.get(**index).is_some_and(|holding| holding.follows_use))
+        .map(|(_, own)| own.sm)
+        .sum();
+    for (index, own) in by_holding {
+        let Some(holding) = holdings.get_mut(*index) else { continue };
+        if holding.follows_use {
+            let share = if wanted > u64::from(free) { own.sm * u64::from(free) / wanted } else { own.sm };
+            let span = Span { from, to, share: u32::try_from(share).unwrap_or(WHOLE) };
+            holding.hold((gpu_uuid, None), Method::Process, span);
+            let (since, end) = (holding.started, holding.end.map_or(u64::MAX, |(end, _)| end));
+            taken.push(Span { from: from.max(since), to: to.min(end).max(from.max(since)), share: span.share });
+        }
+    }
+    for (index, holding) in holdings.iter_mut().enumerate() {
+        let own = by_holding.get(&index).copied();
+        // Nothing is known of a job that does not say which processes are its own.
+        if holding.workloads.is_empty() {
+            continue;
+        }
+        for part in holding.parts.iter_mut().filter(|part| part.is_of(gpu_uuid, None)) {
+            if part.method == Method::Allotted {
+                let used = own.map_or(0, |own| own.sm) * u64::from(WHOLE) / u64::from(part.share.max(1));
+                part.own.push((Metric::GpuUtil, Cover { from, to, value: used.min(u64::from(WHOLE)) }));
+            }
+            let memory = own.map_or(Some(0), |own| own.memory);
+            if matches!(part.method, Method::Allotted | Method::Process)
+                && let Some(value) = memory.filter(|bytes| *bytes < 1_000_000_000_000_000)
+            {
+                part.own.push((Metric::MemUsedBytes, Cover { from, to, value }));
+            }
+        }
+    }
+}
+
+/// Gives nobody the rest.
+fn share_rest(
+    of: (&str, Option<InstanceId>),
+    works: Works,
+    taken: &[Span],
+    (over, remainders): ((u64, u64), &mut Remainders),
+) {
+    let (holding, method) = match works {
+        Works::Idle => (&mut remainders.idle, Method::Idle),
+        Works::Busy | Works::Unknown => (&mut remainders.unattributed, Method::Unattributed),
+    };
+    for rest in segments(taken, over) {
+        holding.hold(of, method, rest);
+    }
+}
+
+/// What is not taken, from one change to the next.
+fn segments(taken: &[Span], (from, to): (u64, u64)) -> impl Iterator<Item = Span> {
+    let edges = taken.iter().flat_map(|span| [span.from, span.to]).filter(|edge| (from..to).contains(edge));
+    let mut edges: Vec<u64> = edges.chain([from, to]).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let taken = taken.to_vec();
+    let ends: Vec<u64> = edges.iter().skip(1).copied().collect();
+    edges.into_iter().zip(ends).map(move |(from, to)| {
+        let shares = taken.iter().filter(|span| span.from <= from && span.to >= to).map(|span| u64::from(span.share));
+        let rest = u64::from(WHOLE).saturating_sub(shares.sum());
+        Span { from, to, share: u32::try_from(rest).unwrap_or(WHOLE) }
+    })
+}
