@@ -138,17 +138,20 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     let clock = Clock::system();
     let source = source::open(&choice(command, &config), &config.node, &clock)?;
     let ground = Ground { source, state: Arc::new(state), ports, clock, lines };
-    let lines = ground.lines.clone();
+    let (lines, fault) = (ground.lines.clone(), Arc::clone(&ground.source.fault));
     let ended = start(config, ground).map_err(failed);
     lines.flush(LAST_LINES);
-    ended.map(|_| ExitCode::SUCCESS)
+    match (ended, fault.get()) {
+        (Ok(_), Some(fault)) => Err(Failure::new(fault, Exit::NoInput)),
+        (ended, _) => ended.map(|_| ExitCode::SUCCESS),
+    }
 }
 
 /// Starts every thread, meters until the end, and sends the last state.
 fn start(config: Config, ground: Ground) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
-    let (node, tick, gateway) = (config.node.clone(), config.tick, config.gateway.clone());
-    let settings = meter_settings(&config, state.last_epoch_us());
+    let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
+    let settings = MeterSettings { tick, ..meter_settings(&config, state.last_epoch_us()) };
     let delivery = config.gateway.map(|gateway| {
         let state_dir = state.directory().map(ToOwned::to_owned);
         let settings = DeliverySettings { gateway, key: config.key, limits: config.spool, state_dir };
@@ -176,7 +179,7 @@ fn start(config: Config, ground: Ground) -> io::Result<Ended> {
         metrics: Metrics::new(observe),
         clock: clock.clone(),
         node: config.node,
-        tick: config.tick,
+        tick,
     };
     // With port 0, only the socket knows.
     let control = ports.control.local_addr()?;
@@ -250,6 +253,12 @@ fn tell(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// An error with what caused it, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
+}
+
 impl Failure {
     fn new(sentence: impl Into<String>, exit: Exit) -> Self {
         Self { sentence: sentence.into(), exit }
@@ -264,6 +273,6 @@ impl From<StateError> for Failure {
 
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
-        Self::new(error.to_string(), error.exit())
+        Self::new(with_causes(&error), error.exit())
     }
 }

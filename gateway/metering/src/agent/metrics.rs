@@ -71,7 +71,7 @@ impl<Observe: Fn() -> Observed + Send + Sync + 'static> Collector for Agent<Obse
         if let Some(tick) = &observed.seen.tick {
             devices::encode(&mut encoder, tick, &observed.seen.xids)?;
         }
-        holdings::encode(&mut encoder, &observed.seen.snapshots)
+        holdings::encode(&mut encoder, &observed.seen.totals)
     }
 }
 

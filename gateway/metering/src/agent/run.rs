@@ -11,12 +11,11 @@ use jiff::Timestamp;
 use super::jobs::Command;
 use super::seen::{Published, Seen};
 use super::source::Source;
-use super::state::{State, epoch_us};
+use super::state::State;
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::meter::{Job, Meter};
 use crate::reader::{ReadTick, Received};
-use crate::snapshot::WireSnapshot;
 use crate::tick::Tick;
 
 /// Between two looks at a reader that gives nothing, and so how soon a stall is said.
@@ -49,7 +48,8 @@ struct Loop {
     is_recorded: bool,
     /// Of the last tick, by its own clock. `None`: none came yet.
     tick_us: Option<u64>,
-    epoch: String,
+    /// The last that was kept.
+    epoch_us: Option<i64>,
     seen: Seen,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn run(source: Source, metering: Metering, commands: &Receiver<Comman
         }
     };
     let seen = Seen::default();
-    let mut state = Loop { metering, is_recorded, tick_us: None, epoch: String::new(), seen };
+    let mut state = Loop { metering, is_recorded, tick_us: None, epoch_us: None, seen };
     if !is_recorded {
         state.start_jobs();
     }
@@ -167,20 +167,20 @@ impl Loop {
         let wall_us = self.metering.clock.now().wall_us;
         let now = Timestamp::from_microsecond(wall_us).unwrap_or(Timestamp::UNIX_EPOCH);
         let snapshots = self.metering.meter.snapshots(now);
-        self.remember_epoch(&snapshots);
+        self.remember_epoch();
         if let Some(delivery) = &self.metering.delivery {
             delivery.offer(&snapshots);
         }
-        self.seen.snapshots = Arc::new(snapshots);
+        self.seen.totals = self.metering.meter.totals();
         self.seen.meter = self.metering.meter.counters();
         self.metering.published.set(self.seen.clone());
     }
 
     /// Before anybody hears of it: the next run must begin later, even after `kill -9`.
-    fn remember_epoch(&mut self, snapshots: &[WireSnapshot]) {
-        let Some(snapshot) = snapshots.last().filter(|snapshot| snapshot.boot_epoch != self.epoch) else { return };
-        self.epoch.clone_from(&snapshot.boot_epoch);
-        let Some(epoch_us) = epoch_us(&self.epoch) else { return };
+    fn remember_epoch(&mut self) {
+        let epoch_us = self.metering.meter.epoch_us().filter(|epoch_us| self.epoch_us != Some(*epoch_us));
+        let Some(epoch_us) = epoch_us else { return };
+        self.epoch_us = Some(epoch_us);
         if let Err(error) = self.metering.state.keep_epoch(epoch_us) {
             tracing::warn!(%error, "the boot epoch cannot be kept: after a restart the clock alone must have gone on");
         }

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::meter::MeterCounters;
-use crate::snapshot::WireSnapshot;
+use crate::meter::{MeterCounters, Totals};
 use crate::tick::{Library, Tick};
 
 /// Distinct (device, code) that are counted. A driver has some hundred codes, of which a machine sees a few.
@@ -18,7 +17,8 @@ pub(crate) struct Seen {
     /// When it came, by the monotonic clock.
     pub(crate) at_us: u64,
     pub(crate) is_stalled: bool,
-    pub(crate) snapshots: Arc<Vec<WireSnapshot>>,
+    /// Of every holding, and of nobody's.
+    pub(crate) totals: Vec<Totals>,
     pub(crate) meter: MeterCounters,
     /// Since the start, by device (empty where the driver did not say) and code.
     pub(crate) xids: BTreeMap<(String, u64), u64>,

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::config::StateDir;
@@ -123,11 +122,6 @@ impl State {
     }
 }
 
-/// A boot epoch as snapshots name it, in Unix µs.
-pub(crate) fn epoch_us(name: &str) -> Option<i64> {
-    name.parse().ok().or_else(|| name.parse::<Timestamp>().ok().map(Timestamp::as_microsecond))
-}
-
 fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
@@ -214,12 +208,5 @@ mod tests {
         fs::write(directory.path().join("file"), "").unwrap();
         let named = StateDir { path: directory.path().join("file/state"), was_named: true };
         assert!(matches!(State::open(&named), Err(StateError::Unusable { .. })));
-    }
-
-    #[test]
-    fn epochs_are_numbers_or_instants() {
-        assert_eq!(epoch_us("1796083200000001"), Some(1_796_083_200_000_001));
-        assert_eq!(epoch_us("2026-12-01T00:00:00.000001Z"), Some(1_796_083_200_000_001));
-        assert_eq!(epoch_us("boot-7"), None);
     }
 }

@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
-
 use super::*;
-use crate::meter::MeterCounters;
-use crate::samples::body_with;
-use crate::snapshot::WireSnapshot;
+use crate::meter::{MeterCounters, Totals};
 use crate::tick::{DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, Library, Metric, Readings, Tick};
 
 fn device(uuid: &str, state: DeviceState) -> DeviceTick {
@@ -24,13 +20,13 @@ fn device(uuid: &str, state: DeviceState) -> DeviceTick {
     }
 }
 
-fn text(devices: Vec<DeviceTick>, snapshots: Vec<WireSnapshot>) -> String {
+fn text(devices: Vec<DeviceTick>, totals: Vec<Totals>) -> String {
     let tick = Tick { wall_us: 0, mono_us: 0, library_run: 1, library: Library::Present, devices, xids: Vec::new() };
     let seen = Arc::new(Seen {
         tick: Some(Arc::new(tick)),
         at_us: 1_000_000,
         is_stalled: false,
-        snapshots: Arc::new(snapshots),
+        totals,
         meter: MeterCounters { ticks: 7, ..MeterCounters::default() },
         xids: BTreeMap::from([(("GPU-1".to_owned(), 79), 2)]),
     });
@@ -39,8 +35,16 @@ fn text(devices: Vec<DeviceTick>, snapshots: Vec<WireSnapshot>) -> String {
     Metrics::new(observe).encode()
 }
 
-fn snapshot(job: &str, health: &str) -> WireSnapshot {
-    serde_json::from_value(body_with(&[("/job", json!(job)), ("/health", json!(health))])).unwrap()
+fn totals(job: &str) -> Totals {
+    Totals {
+        tenant: "acme".to_owned(),
+        job: Some(job.to_owned()),
+        gpu_model: Some("A100".to_owned()),
+        metered: 7_000_500_000_000_000,
+        unmetered: 199_500_000_000_000,
+        busy_us: Some(5_904_000_000),
+        energy_mj: None,
+    }
 }
 
 #[test]
@@ -57,7 +61,7 @@ fn devices_are_told_in_the_names_of_opentelemetry() {
     device.info.memory_total_bytes = Some(80 << 30);
     device.energy_mj = Some(2_500);
     device.throttle_mask = Some(0x44);
-    let text = text(vec![device], vec![snapshot("job-9", "ok")]);
+    let text = text(vec![device], vec![totals("job-9")]);
     let whole = r#"{hw_id="GPU-1",hw_model="NVIDIA \"A100\"\n",hw_type="gpu",hw_parent="",instance_id=""}"#;
     let board = r#"{hw_id="GPU-1",hw_model="NVIDIA \"A100\"\n",hw_type="gpu"}"#;
     for line in [
@@ -73,6 +77,8 @@ fn devices_are_told_in_the_names_of_opentelemetry() {
             .to_owned(),
         r#"farebox_agent_held_seconds_total{tenant="acme",job="job-9",gpu_model="A100"} 7200.0"#.to_owned(),
         r#"farebox_agent_busy_seconds_total{tenant="acme",job="job-9",gpu_model="A100"} 5904.0"#.to_owned(),
+        r#"farebox_agent_metered_seconds_total{tenant="acme",job="job-9",gpu_model="A100"} 7000.5"#.to_owned(),
+        r#"farebox_agent_unmetered_seconds_total{tenant="acme",job="job-9",gpu_model="A100"} 199.5"#.to_owned(),
         "farebox_agent_ticks_total 7".to_owned(),
         "farebox_agent_last_tick_age_seconds 0.5".to_owned(),
         "farebox_agent_delivery_applied_total 5".to_owned(),
@@ -81,7 +87,7 @@ fn devices_are_told_in_the_names_of_opentelemetry() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    assert!(text.ends_with("# EOF\n"));
+    assert!(text.ends_with("# EOF\n") && !text.contains("farebox_agent_energy_joules"));
 }
 
 #[test]
@@ -121,9 +127,8 @@ fn instances_have_their_own_series() {
 
 #[test]
 fn no_series_is_there_twice_and_there_are_only_so_many() {
-    let mut snapshots = vec![snapshot("job-9", "ended"), snapshot("job-9", "ok")];
-    snapshots.extend((0..1_500).map(|number| snapshot(&number.to_string(), "ok")));
-    let text = text(Vec::new(), snapshots);
+    let totals = (0..1_501).map(|number| totals(&number.to_string())).collect();
+    let text = text(Vec::new(), totals);
     let held = |line: &&str| line.starts_with("farebox_agent_held_seconds_total{");
     let lines: Vec<_> = text.lines().filter(held).collect();
     let distinct: std::collections::BTreeSet<_> = lines.iter().collect();

@@ -51,7 +51,12 @@ fn running(is_recorded: bool, jobs: Vec<Job>) -> Running {
         delivery: None,
         published: Arc::clone(&published),
     };
-    let source = Source { reader: Box::new(Fed(received)), is_recorded };
+    let source = Source {
+        reader: Box::new(Fed(received)),
+        is_recorded,
+        tick: Duration::from_secs(1),
+        fault: Default::default(),
+    };
     let ended = thread::spawn(move || run(source, metering, &obeyed, &stopped));
     Running { ticks, commands, stop, published, ended }
 }
