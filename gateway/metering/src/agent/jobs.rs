@@ -103,7 +103,7 @@ impl JobBook {
         }
         let (answer, answered) = bounded(1);
         let command = Command::End { tenant: tenant.to_owned(), job: job.to_owned(), why, answer };
-        if self.meter.send(command).is_ok() && answered.recv_timeout(PATIENCE).is_ok() {
+        if self.meter.send_timeout(command, PATIENCE).is_ok() && answered.recv_timeout(PATIENCE).is_ok() {
             return Ok(true);
         }
         self.jobs.insert(position, ended);
@@ -113,7 +113,8 @@ impl JobBook {
 
     fn tell_start(&self, job: Job) -> Result<(), NotDone> {
         let (answer, answered) = bounded(1);
-        self.meter.send(Command::Start { job, answer }).map_err(|_| NotDone::Stopping)?;
+        let command = Command::Start { job, answer };
+        self.meter.send_timeout(command, PATIENCE).map_err(|_| NotDone::Stopping)?;
         answered.recv_timeout(PATIENCE).map_err(|_| NotDone::Stopping)?.map_err(NotDone::Refused)
     }
 
