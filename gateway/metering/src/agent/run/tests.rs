@@ -2,9 +2,11 @@
 
 use crossbeam_channel::unbounded;
 
+use super::super::config::StateDir;
 use super::*;
 use crate::clock::Now;
 use crate::meter::{JobEnd, MeterSettings, Part};
+use crate::samples::Directory;
 use crate::tick::Library;
 
 /// No test waits for it; it ends one that hangs.
@@ -125,4 +127,37 @@ fn in_a_recording_nothing_starts_before_its_first_tick() {
     assert_eq!(answered.recv_timeout(LONG).unwrap(), Ok(()));
     running.ticks.send(Received::Ended).unwrap();
     assert_eq!(running.ended.join().unwrap(), Ended::Source);
+}
+
+#[test]
+fn a_recording_is_metered_to_its_end_and_every_microsecond_is_accounted_for() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo.jsonl").into();
+    let choice = super::super::source::Choice::Replay { recording, speed: "100000".to_owned(), looped: false };
+    let clock = Clock::system();
+    let source = super::super::source::open(&choice, "gpu-07", &clock).unwrap();
+    let tick = source.tick;
+    let part =
+        Part { gpu_uuid: "GPU-00000000-0000-0000-0000-000000000700".to_owned(), instance: None, share: 1_000_000 };
+    let job = Job { parts: vec![part], ..job("whole") };
+    let directory = Directory::new();
+    let state = StateDir { path: directory.path().to_owned(), was_named: true };
+    let published = Arc::new(Published::default());
+    let (state, published) = (Arc::new(State::open(&state).unwrap()), published);
+    let (node, models) = ("gpu-07".to_owned(), std::collections::BTreeMap::new());
+    let meter = Meter::new(MeterSettings { node, tick, models, after_epoch_us: 0 });
+    let (delivery, jobs) = (None, vec![job]);
+    let metering =
+        Metering { clock, meter, jobs, state: Arc::clone(&state), delivery, published: Arc::clone(&published) };
+    let (_commands, obeyed) = bounded(0);
+    let (_stop, stopped) = bounded(1);
+    assert_eq!(run(source, metering, &obeyed, &stopped), Ended::Source);
+
+    let seen = published.get();
+    let last = seen.tick.as_ref().unwrap();
+    assert_eq!(seen.meter.ticks, last.mono_us / 1_000_000 + 1, "one a second, from 0");
+    let totals = seen.totals.iter().find(|totals| totals.job.as_deref() == Some("whole")).unwrap();
+    let held = totals.metered + totals.unmetered;
+    assert_eq!((held, totals.gpu_model.as_deref()), (u128::from(last.mono_us) * 1_000_000, Some("A100")));
+    assert!(totals.metered > 0);
+    assert_eq!(state.last_epoch_us(), 1_796_083_200_000_000, "that of the recording, for the next run to be later");
 }
