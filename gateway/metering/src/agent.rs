@@ -151,6 +151,7 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
 fn start(config: Config, ground: Ground) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
     let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
+    let is_replay = source.is_recorded;
     let settings = MeterSettings { tick, ..meter_settings(&config, state.last_epoch_us()) };
     let delivery = config.gateway.map(|gateway| {
         let state_dir = state.directory().map(ToOwned::to_owned);
@@ -185,7 +186,7 @@ fn start(config: Config, ground: Ground) -> io::Result<Ended> {
     let control = ports.control.local_addr()?;
     http::serve(ports, Arc::new(desk), stop)?;
     let gateway = gateway.as_deref().unwrap_or("none");
-    tracing::info!(node, ?tick, gateway, %control, jobs = running.len(), "metering");
+    tracing::info!(node, ?tick, is_replay, gateway, %control, jobs = running.len(), "metering");
     let jobs = assignments.into_iter().chain(running).collect();
     let meter = Meter::new(settings);
     let metering = Metering { clock, meter, jobs, state, delivery: delivery.clone(), published };

@@ -46,7 +46,7 @@ pub(crate) type Fault = Arc<OnceLock<String>>;
 pub(crate) enum SourceError {
     #[error("no thread can be had to read on")]
     Thread(#[source] io::Error),
-    #[error("`--speed`: {0}")]
+    #[error("`--speed` is wrong")]
     Speed(#[from] InvalidSpeed),
     #[error("the recording cannot be made")]
     Record(#[source] RecordingError),
