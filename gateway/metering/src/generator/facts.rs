@@ -75,7 +75,7 @@ impl Fleet {
     /// How long a phase lasts and after how long the fleet's shares are met exactly, s: (shortest, longest, block).
     pub(super) fn rhythm(self) -> (u64, u64, u64) {
         match self {
-            Self::Steady => (5, 40, 120),
+            Self::Steady => (5, 20, 40),
             _ => (60, 3600, 4 * 3600),
         }
     }
