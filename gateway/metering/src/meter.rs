@@ -1,7 +1,8 @@
 //! The meter: from ticks and jobs to what each tenant held, used and may be told, as snapshots.
 //!
 //! Pure: time comes with ticks and jobs. What was not observed is not metered: of every span that a device is held, metered and
-//! unmetered parts sum to the span, to the microsecond.
+//! unmetered parts sum to the span, to the microsecond. Counters and windows come to the last reading of a device, at most two
+//! ticks back: of what lies behind it, the next reading decides.
 //!
 //! - `devices`, `covering`: what each reading of a pass covers, and what it says of the device; `health`: in words
 //! - `attribution`, `cgroup`: whose processes used a device; `sharing`: who therefore held how much of it
@@ -149,7 +150,8 @@ impl Meter {
         Ok(())
     }
 
-    /// From now on they are not. The next [`Self::snapshots`] has its last one, a tombstone. False: no such job.
+    /// From now on they are not. The next [`Self::snapshots`] has its last one, a tombstone, unless it has never held a device
+    /// that was seen. False: no such job.
     pub fn end(&mut self, tenant: &str, job: Option<&str>, why: JobEnd, mono_us: u64) -> bool {
         let now = self.now;
         let named =
@@ -180,9 +182,10 @@ impl Meter {
         let workloads = claimants.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of)));
         let claims = Claims(workloads.collect());
         let mut noticed = Noticed::default();
-        for read in &tick.devices {
+        for (index, read) in tick.devices.iter().enumerate() {
+            let is_twice = tick.devices.iter().take(index).any(|other| other.info.uuid == read.info.uuid);
             // A nameless device cannot be told of.
-            if !admission::is_name(&read.info.uuid) {
+            if is_twice || !admission::is_name(&read.info.uuid) {
                 noticed.refused += 1;
                 continue;
             }
@@ -283,18 +286,13 @@ impl Meter {
         self.devices.values_mut().for_each(|device| device.settle(pass.now));
         share_out(&mut self.devices, &mut self.holdings, &mut self.remainders, pass);
         self.holdings.retain(|holding| !holding.is_told);
-        let devices = &mut self.devices;
-        devices.retain(|_, device| !device.is_forgotten(pass.now));
-        for holding in &mut self.holdings {
-            holding.observe(devices, pass);
-            if holding.follows_use {
-                holding.forget_parts(devices);
-            }
+        for holding in self.holdings.iter_mut().chain(self.remainders.both()) {
+            holding.observe(&self.devices, pass);
         }
-        for holding in self.remainders.both() {
-            holding.observe(devices, pass);
-            holding.forget_parts(devices);
-        }
+        // By now, all that was read of them has left the windows.
+        self.devices.retain(|_, device| !device.is_forgotten(pass.now));
+        let all = self.holdings.iter_mut().chain(self.remainders.both());
+        all.filter(|holding| holding.follows_use).for_each(|holding| holding.forget_parts(&self.devices));
     }
 
     /// True where the driver was loaded anew, by its own word or by a counter that runs backwards: a new boot epoch.

@@ -184,7 +184,7 @@ impl Device {
         {
             let power_mw = tick.info.power_limit_mw.map_or(MOST_POWER_MW, |limit| limit.saturating_mul(POWER_MARGIN));
             // Drivers count in steps, so that a short while may hold a step of a longer one.
-            let most_mj = u128::from(power_mw) * u128::from(pass.now - from + pass.tick_us) / 1_000_000;
+            let most_mj = u128::from(power_mw) * u128::from((pass.now - from).saturating_add(pass.tick_us)) / 1_000_000;
             if u128::from(mj) <= most_mj {
                 self.energy = Some(EnergyUse { from, to: pass.now, mj });
             } else {

@@ -54,11 +54,10 @@ impl Held {
     /// The parts of (from, to] that were held, in the order of time.
     pub(super) fn overlaps(&self, from: u64, to: u64) -> impl Iterator<Item = Span> {
         let first = self.spans.partition_point(|(_, span)| span.to <= from);
-        self.spans.range(first..).take_while(move |(_, span)| span.from < to).map(move |(_, span)| Span {
-            from: span.from.max(from),
-            to: span.to.min(to),
-            share: span.share,
-        })
+        let found = self.spans.range(first..).take_while(move |(_, span)| span.from < to);
+        let clipped = found.map(move |(_, span)| Span { from: span.from.max(from), to: span.to.min(to), ..*span });
+        // Nothing is in what ends before it begins.
+        clipped.filter(|span| span.from < span.to)
     }
 
     /// Forgets the spans that ended before.
@@ -103,5 +102,6 @@ mod tests {
         let expected = [(5, 10, 100), (20, 30, 50), (40, 45, 100)];
         assert_eq!(found, expected.map(|(from, to, share)| Span { from, to, share }));
         assert_eq!(held.overlaps(10, 20).count(), 0);
+        assert_eq!(held.overlaps(8, 7).count(), 0);
     }
 }

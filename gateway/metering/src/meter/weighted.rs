@@ -59,6 +59,11 @@ impl Weighted {
     pub(super) fn entries(&self) -> usize {
         self.weights.len()
     }
+
+    #[cfg(test)]
+    pub(super) fn total(&self) -> u128 {
+        u128::from(self.total)
+    }
 }
 
 /// A reading in its metric's quanta, rounded half up.

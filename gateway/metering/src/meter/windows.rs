@@ -159,3 +159,60 @@ impl Series {
         self.pieces.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000;
+
+    fn push(series: &mut Series, pooled: &mut Pooled, (from, to): (u64, u64), value: u64) {
+        series.push(Span { from, to, share: 1_000_000 }, value, pooled);
+        series.advance(to, pooled);
+        for (sums, set) in series.sums().iter().zip(pooled.iter()) {
+            assert_eq!(sums.covered, set.total(), "sums and multisets are of the same time");
+        }
+    }
+
+    #[test]
+    fn each_window_forgets_in_its_own_time() {
+        let (mut series, mut pooled) = (Series::new(Metric::GpuUtil), Pooled::default());
+        push(&mut series, &mut pooled, (0, 5 * S), 1_000_000);
+        push(&mut series, &mut pooled, (5 * S, 12 * S), 0);
+        let busy = |series: &Series| series.sums().map(|sums| sums.sum / 1_000_000_000_000_000_000);
+        assert_eq!(busy(&series), [3, 5, 5, 5]);
+        series.advance(62 * S, &mut pooled);
+        assert_eq!(busy(&series), [0, 3, 5, 5]);
+        series.advance(302 * S, &mut pooled);
+        assert_eq!(busy(&series), [0, 0, 3, 5]);
+        series.advance(903 * S, &mut pooled);
+        assert_eq!(busy(&series), [0, 0, 0, 2]);
+        series.advance(912 * S, &mut pooled);
+        assert!(series.is_empty() && pooled.iter().all(|set| set.entries() == 0));
+    }
+
+    #[test]
+    fn equal_values_are_held_together() {
+        let (mut series, mut pooled) = (Series::new(Metric::GpuUtil), Pooled::default());
+        (0..4_000).for_each(|pass| push(&mut series, &mut pooled, (pass * S, (pass + 1) * S), 700_000));
+        assert_eq!(series.entries(), 1);
+        assert_eq!(series.sums().map(|sums| sums.covered / 1_000_000_000_000), [10, 60, 300, 900]);
+    }
+
+    #[test]
+    fn a_flood_of_readings_is_bounded_and_costs_coverage() {
+        let (mut series, mut pooled) = (Series::new(Metric::PowerW), Pooled::default());
+        (0..90_000).for_each(|row| push(&mut series, &mut pooled, (row * 10_000, (row + 1) * 10_000), row % 7_919));
+        assert_eq!(series.entries(), MOST_PIECES);
+        let covered = series.sums().map(|sums| sums.covered / 10_000_000_000);
+        assert_eq!(covered, [1_000, 6_000, 16_384, 16_384], "of 90,000 rows in the longest");
+    }
+
+    #[test]
+    fn a_tick_of_hours_is_no_special_case() {
+        let (mut series, mut pooled) = (Series::new(Metric::GpuUtil), Pooled::default());
+        push(&mut series, &mut pooled, (0, 86_400 * S), 500_000);
+        assert_eq!(series.sums().map(|sums| sums.covered / 1_000_000_000_000), [10, 60, 300, 900]);
+        assert!(series.entries() <= 2, "of 71 minutes each, what is in the longest window");
+    }
+}

@@ -65,7 +65,7 @@ fn a_job_without_parts_holds_what_its_processes_use() {
     let busy =
         with(at("GPU-1", 90), &[process(1, &pod, Some(40)), process(2, "/blue", Some(10)), process(3, "/x", Some(30))]);
     rig.pass(&[with(at("GPU-1", 90), &[])]);
-    rig.pass(&[busy.clone()]);
+    rig.pass(std::slice::from_ref(&busy));
     rig.pass(&[busy]);
     let snapshot = rig.of("acme").unwrap();
     assert_eq!(devices(&rig, "acme"), [("process".to_owned(), "0.4".to_owned())]);

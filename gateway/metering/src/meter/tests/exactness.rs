@@ -78,6 +78,43 @@ fn total_of(rig: &Rig, tenant: &str) -> u128 {
     rig.meter.totals().iter().filter(|totals| of(totals)).map(|totals| totals.metered + totals.unmetered).sum()
 }
 
+/// The multisets that percentiles come from are of the time that the sums are of, whatever came and went.
+fn check_pools(meter: &Meter) {
+    let holdings = meter.holdings.iter().chain([&meter.remainders.idle, &meter.remainders.unattributed]);
+    for holding in holdings.filter(|holding| !holding.is_told) {
+        for (index, pool) in holding.pools.iter().enumerate() {
+            for (metric, sets) in &pool.windows {
+                let parts = holding.parts.iter().filter(|part| part.pool == Some(index));
+                let sums: Vec<_> =
+                    parts.filter_map(|part| part.series.get(metric)).map(|series| series.sums()).collect();
+                for (window, set) in sets.iter().enumerate() {
+                    assert_eq!(set.total(), sums.iter().map(|sums| sums[window].covered).sum::<u128>());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn devices_that_are_gone_for_good_leave_their_counts_only() {
+    let mut rig = Rig::new();
+    rig.run(
+        60,
+        &[at("GPU-1", 0), at("GPU-2", 0), partitioned("GPU-3", &[], vec![slice(1, 14, &[(Metric::SmUtil, 0)])])],
+    );
+    let before = rig.of("_idle").unwrap().counters.held_us;
+    assert_eq!(before, 3 * 59 * S);
+    for pass in 0..1_000 {
+        rig.run(1, &[restless("GPU-1", pass), partitioned("GPU-3", &[], Vec::new())]);
+        check_pools(&rig.meter);
+    }
+    assert_eq!(rig.meter.devices.keys().collect::<Vec<_>>(), ["GPU-1", "GPU-3"]);
+    assert!(rig.meter.devices["GPU-3"].instances.is_empty());
+    assert_eq!(rig.meter.remainders.idle.parts.len(), 2, "of the devices that there are");
+    // GPU-3 as a whole is idle since its instance is gone. Nothing is read of it, which is settled after two ticks.
+    assert_eq!(rig.of("_idle").unwrap().counters.held_us, before + 998 * S);
+}
+
 fn apply(rig: &mut Rig, step: Step, energy_mj: &mut u64) {
     let (kind, dt, one, two, flags) = step;
     rig.wait(dt);
@@ -134,6 +171,7 @@ proptest! {
             }
             ledger.now = rig.meter.totals().iter().map(|totals| totals.metered + totals.unmetered).sum();
             check_shares(&rig, step.0 >= 7);
+            check_pools(&rig.meter);
         }
         // A pass that could not read anything settles all up to itself.
         rig.wait(1);

@@ -253,3 +253,53 @@ fn refused_and_clamped_readings_are_counted() {
     assert_eq!((counters.ticks, counters.refused_readings, counters.clamped_readings), (2, 12, 2));
     assert!(rig.of("acme").unwrap().windows.is_empty());
 }
+
+#[test]
+fn a_job_between_two_passes_has_its_tombstone_and_nobody_has_its_time() {
+    let mut rig = Rig::new();
+    rig.pass(&[at("GPU-1", 0)]);
+    rig.start(whole("acme", "GPU-1"));
+    assert_eq!(rig.of("acme"), None, "it has held nothing yet");
+    rig.meter.stalled(rig.mono_us);
+    rig.wait(250_000);
+    rig.end("acme");
+    let last = rig.of("acme").unwrap();
+    assert_eq!((last.counters.held_us, last.counters.busy_us), (250_000, None));
+    rig.wait(750_000);
+    rig.meter.observe(&rig.tick_of(&[failed("GPU-1", DeviceState::Lost)]));
+    let nobody = rig.of("_unattributed").unwrap();
+    assert_eq!(nobody.counters.held_us, S + 750_000, "of 2 s since it was first seen");
+    assert_eq!(rig.wire_of("_unattributed").health, "lost", "never told idle unless it was seen to be");
+}
+
+#[test]
+fn a_job_whose_devices_were_never_seen_ends_without_a_word() {
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-9"));
+    rig.run(10, &[at("GPU-1", 0)]);
+    assert_eq!(rig.of("acme"), None, "of no known model");
+    let totals = rig.totals("acme");
+    assert_eq!((totals.gpu_model.as_deref(), totals.metered, totals.unmetered), (None, 0, gpu_time(10 * S, 1_000_000)));
+    rig.end("acme");
+    assert_eq!(rig.of("acme"), None);
+}
+
+#[test]
+fn what_defines_metered_time_may_change_once_and_counts_nothing_twice() {
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-1"));
+    rig.run(10, &[gpu("GPU-1", &[(Metric::SmUtil, 400_000)])]);
+    assert_eq!(
+        rig.of("acme").unwrap().counters.busy_us,
+        Some(4 * S),
+        "the multiprocessors, where the device tells no more"
+    );
+    // Its sample buffer appears, with rows of the time before.
+    let mut device = gpu("GPU-1", &[(Metric::SmUtil, 400_000)]);
+    let rows = (0..10).rev().map(|row| Reading { ago_us: row * 1_000_000, value: 1_000_000 });
+    device.readings.0.insert(Metric::GpuUtil, rows.collect());
+    rig.run(1, &[device]);
+    let snapshot = rig.of("acme").unwrap();
+    assert_eq!((snapshot.counters.held_us, snapshot.counters.busy_us), (11 * S, Some(5 * S)));
+    assert_eq!(rig.totals("acme").unmetered, 0);
+}
