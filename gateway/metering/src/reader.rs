@@ -20,7 +20,9 @@ pub trait ReadTick: Send {
 pub enum Received {
     Tick(Box<Tick>),
     /// Nothing yet. `stalled`: the reader has been inside one call of the driver for so long that it hangs.
-    Nothing { stalled: bool },
+    Nothing {
+        stalled: bool,
+    },
     /// The recording is at its end.
     Ended,
 }
