@@ -5,6 +5,7 @@
 //! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`recording`]: ticks in a file, and their replay; [`generator`] makes such files of published distributions
 //! - [`meter`]: from ticks and jobs to snapshots: attribution, windows, counters
+//! - [`agent`]: the program `farebox-agent` around them; [`delivery`]: snapshots on their way to the gateway
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
 //!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
@@ -12,7 +13,9 @@
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; floats decide
 //! only whether a text that is no plain decimal is a blank reading, and when the next tick of a replay is due.
 
+pub mod agent;
 pub mod clock;
+pub mod delivery;
 pub mod generator;
 pub mod meter;
 pub mod mirror;

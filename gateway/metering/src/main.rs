@@ -1,3 +1,7 @@
 //! `farebox-agent`: reads a host's GPUs and tells the gateway what their tenants used.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    farebox_metering::agent::run()
+}

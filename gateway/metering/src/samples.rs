@@ -91,3 +91,28 @@ pub(crate) fn query<'a>(keys: &'a [StatKey], now: Timestamp) -> UsageQuery<'a> {
 pub(crate) fn decimal(text: &str) -> Decimal {
     farebox_pricing::exact::parse(text).unwrap()
 }
+
+/// A directory of one test's own, gone with it.
+#[derive(Debug)]
+pub(crate) struct Directory(std::path::PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("farebox-metering-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
