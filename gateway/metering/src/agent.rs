@@ -20,18 +20,21 @@ mod seen;
 mod source;
 mod state;
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::Clock;
 use crate::delivery::{Delivery, DeliverySettings};
+use crate::generator::{self, GenerateError};
 use crate::meter::{Job, Meter, MeterSettings};
-use command::Command;
+use command::{Command, Generate, Other};
 use config::{Config, Inputs};
 use exit::Exit;
 use http::{Desk, Ports};
@@ -80,6 +83,9 @@ pub fn run() -> ExitCode {
 }
 
 fn act(command: &Command) -> Result<ExitCode, Failure> {
+    if let Some(Other::Generate(generate)) = &command.other {
+        return self::generate(generate);
+    }
     let inputs = Inputs {
         file: command.config.as_deref(),
         environment: config::environment(),
@@ -114,6 +120,20 @@ fn check(config: &Config) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn generate(asked: &Generate) -> Result<ExitCode, Failure> {
+    let path = asked.output.display();
+    let cannot = |error: io::Error| Failure::new(format!("`{path}` cannot be made: {error}"), Exit::CannotCreate);
+    let mut file = io::BufWriter::new(File::create_new(&asked.output).map_err(cannot)?);
+    let ticks = generator::run(&asked.options, &mut file).map_err(|error| {
+        // What was begun is no recording.
+        let _ = std::fs::remove_file(&asked.output);
+        let exit = if matches!(error, GenerateError::Write(_)) { Exit::CannotCreate } else { Exit::Usage };
+        Failure::new(with_causes(&error), exit)
+    })?;
+    tell(&format!("{path}: {ticks} ticks\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn once(config: &Config) -> Result<ExitCode, Failure> {
     let choice = Choice::Live { library: config.library.clone(), tick: ONCE_TICK, record: None };
     let Source { mut reader, .. } = source::open(&choice, &config.node, &Clock::system())?;
@@ -132,14 +152,20 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let state = State::open(&config.state_dir)?;
+    // What is replayed never was: this host's own agent and its jobs have nothing to do with it.
+    let is_kept = command.replay.is_none() || config.state_dir.was_named;
+    let state = if is_kept { State::open(&config.state_dir)? } else { State::nowhere() };
     let metrics = config.metrics_listen.map(bind).transpose()?;
     let ports = Ports { control: bind(config.control_listen)?, metrics };
     let clock = Clock::system();
     let source = source::open(&choice(command, &config), &config.node, &clock)?;
     let ground = Ground { source, state: Arc::new(state), ports, clock, lines };
     let (lines, fault) = (ground.lines.clone(), Arc::clone(&ground.source.fault));
-    let ended = start(config, ground).map_err(failed);
+    let (stop, stopped) = bounded(1);
+    if command.stop_with_stdin {
+        stop_with_stdin(stop.clone()).map_err(failed)?;
+    }
+    let ended = start(config, ground, (stop, &stopped)).map_err(failed);
     lines.flush(LAST_LINES);
     match (ended, fault.get()) {
         (Ok(_), Some(fault)) => Err(Failure::new(fault, Exit::NoInput)),
@@ -148,7 +174,7 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
 }
 
 /// Starts every thread, meters until the end, and sends the last state.
-fn start(config: Config, ground: Ground) -> io::Result<Ended> {
+fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver<()>)) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
     let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
     let is_replay = source.is_recorded;
@@ -162,7 +188,6 @@ fn start(config: Config, ground: Ground) -> io::Result<Ended> {
     let published = Arc::new(Published::default());
     let (assignments, running) = admitted(&settings, config.assignments, state.jobs());
     let (commands, obeyed) = bounded(0);
-    let (stop, stopped) = bounded(1);
     let observe = {
         let (published, delivery, clock) = (Arc::clone(&published), delivery.clone(), clock.clone());
         move || Observed {
@@ -190,12 +215,23 @@ fn start(config: Config, ground: Ground) -> io::Result<Ended> {
     let jobs = assignments.into_iter().chain(running).collect();
     let meter = Meter::new(settings);
     let metering = Metering { clock, meter, jobs, state, delivery: delivery.clone(), published };
-    let ended = run::run(source, metering, &obeyed, &stopped);
+    let ended = run::run(source, metering, &obeyed, stopped);
     if let Some(delivery) = delivery {
         delivery.stop(LAST_DELIVERY);
     }
     tracing::info!(?ended, "stopped");
     Ok(ended)
+}
+
+/// Whoever holds the other end of standard input is gone when it ends, however.
+fn stop_with_stdin(stop: Sender<()>) -> io::Result<()> {
+    let wait = move || {
+        let mut ignored = [0; 256];
+        while io::stdin().read(&mut ignored).is_ok_and(|count| count > 0) {}
+        tracing::info!("standard input has ended: stopping");
+        let _ = stop.try_send(());
+    };
+    thread::Builder::new().name("stdin".to_owned()).spawn(wait).map(drop)
 }
 
 /// Those assignments and jobs from before the start that fit together, in this order.

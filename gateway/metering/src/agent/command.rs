@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser};
+use clap::{ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use super::exit;
+use crate::generator;
 
 /// Meters this host's GPUs by tenant and job, and tells the gateway.
 ///
 /// Settings come from flags, else from FAREBOX_AGENT_… variables, else from the file.
 #[derive(Debug, Parser)]
-#[command(name = "farebox-agent", version)]
+#[command(name = "farebox-agent", version, args_conflicts_with_subcommands = true)]
 #[command(group = ArgGroup::new("mode").args(["once", "check", "record", "replay"]))]
 pub(super) struct Command {
     /// The configuration, TOML; `farebox-agent.toml` shows every setting.
@@ -35,8 +36,29 @@ pub(super) struct Command {
     /// Replay from the beginning again and again.
     #[arg(long = "loop", requires = "replay")]
     pub(super) looped: bool,
+    /// End when standard input does: for whoever starts the agent and may not live to stop it.
+    #[arg(long)]
+    pub(super) stop_with_stdin: bool,
+    #[command(subcommand)]
+    pub(super) other: Option<Other>,
     #[command(flatten)]
     settings: Settings,
+}
+
+/// What is done in the place of metering.
+#[derive(Debug, Subcommand)]
+pub(super) enum Other {
+    /// Write a recording of GPUs that never were, as busy as published fleets.
+    Generate(Generate),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Generate {
+    #[command(flatten)]
+    pub(super) options: generator::Options,
+    /// The recording, a new file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: PathBuf,
 }
 
 /// Each overrides the setting of its name.
