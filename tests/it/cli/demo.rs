@@ -59,12 +59,14 @@ fn it_shows_a_quote_and_commands_that_work_from_here() {
         }
     }
     let commands: Vec<&str> = shown.iter().filter_map(|line| line.strip_prefix("  curl -s ")).collect();
-    let [ask, read, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
+    let [ask, read, usage, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
     assert!(shown.iter().any(|line| line.contains("total CNY") && line.ends_with(" 9300.10")), "{shown:?}");
     let request = ask.split_once(" -d @").unwrap().1;
     assert_eq!(Path::new(request), data.join("requests/w1.json"));
     let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
     assert!(get(read).contains("\"9300.10\""), "{}", get(read));
+    let live: serde_json::Value = serde_json::from_str(&get(usage)).unwrap();
+    assert_eq!(live["models"][0]["devices"].as_array().unwrap().len(), 8, "the agent's: {live}");
     assert!(get(document).contains("\"openapi\""));
     assert_eq!(demo.stop(), (Some(0), String::new()));
 }
