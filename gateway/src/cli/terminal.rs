@@ -18,14 +18,14 @@ pub(super) enum Color {
 impl Color {
     /// The styles for stdout. `--color always` is above `NO_COLOR`, which is above what stdout is.
     pub(super) fn styles(self) -> Styles {
-        self.styles_of(stdout().is_terminal(), config::no_color(config::environment()))
+        self.styles_of(obeys_escapes(), config::no_color(config::environment()))
     }
 
-    fn styles_of(self, is_terminal: bool, no_color: bool) -> Styles {
+    fn styles_of(self, obeys_escapes: bool, no_color: bool) -> Styles {
         match self {
             Self::Always => Styles { on: true },
             Self::Never => Styles { on: false },
-            Self::Auto => Styles { on: is_terminal && !no_color },
+            Self::Auto => Styles { on: obeys_escapes && !no_color },
         }
     }
 }
@@ -33,6 +33,16 @@ impl Color {
 /// Whether stdout is read by a person.
 pub(super) fn is_terminal() -> bool {
     stdout().is_terminal()
+}
+
+/// Whether what reads stdout can be coloured and drawn over.
+pub(super) fn obeys_escapes() -> bool {
+    is_terminal() && names_a_screen(config::environment())
+}
+
+/// `TERM` is neither missing nor `dumb`.
+fn names_a_screen(mut environment: impl Iterator<Item = (String, String)>) -> bool {
+    environment.any(|(name, value)| name == "TERM" && !matches!(value.as_str(), "" | "dumb"))
 }
 
 /// Whether readers of stdout take UTF-8. As POSIX says: the first of the variables that is set decides.
@@ -102,6 +112,13 @@ mod tests {
         };
         assert!(set(&[("LANG", "C.UTF-8"), ("LC_ALL", "")]));
         assert!(!set(&[("LANG", "C.UTF-8"), ("LC_ALL", "C")]));
+    }
+
+    #[test]
+    fn a_dumb_terminal_is_written_to_line_by_line() {
+        let named = |term: &str| names_a_screen([("TERM".to_owned(), term.to_owned())].into_iter());
+        assert!(named("xterm-256color"));
+        assert!(!named("dumb") && !named("") && !names_a_screen(std::iter::empty()));
     }
 
     #[test]

@@ -96,7 +96,7 @@ struct Screen<'a> {
 
 impl<'a> Screen<'a> {
     fn of(options: &'a Options) -> Self {
-        let redraws = terminal::is_terminal() && !options.once && !options.json;
+        let redraws = terminal::obeys_escapes() && !options.once && !options.json;
         let bars = Bars::for_output(takes_utf8(config::environment()));
         let drawing = Drawing { bars, styles: Color::Auto.styles() };
         Self { options, drawing, clock: Clock::system(), redraws, height: 0, is_away: false }
