@@ -45,7 +45,6 @@ impl Drop for Folder {
 
 /// A machine with the stand-in library, and its two clocks.
 pub(super) struct Rig {
-    // Before the folder, so that the library is closed before its file goes.
     machine: Machine,
     pub(super) library: PathBuf,
     folder: Folder,
