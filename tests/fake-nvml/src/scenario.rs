@@ -60,6 +60,8 @@ pub struct Device {
     /// GPU and memory, percent.
     pub rates: Option<(Value, Value)>,
     pub processes: Vec<Process>,
+    /// How many processes each list is said to have, whatever was written.
+    pub told_processes: Option<u32>,
     /// Absent: not supported. Empty: not found.
     pub process_utilisation: Option<Vec<UtilisationRow>>,
     pub gpm: Option<Gpm>,
