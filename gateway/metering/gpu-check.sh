@@ -99,7 +99,7 @@ of_smi() {
 		/^<[a-z_0-9]+( [^>]*[^\/])?>$/ { tag = $1; gsub(/[<>]/, "", tag); open[++depth] = tag }' "$1"
 }
 
-# The newest whole line of the recording in the same form. Rows of devices come before those of instances.
+# The newest whole line of the recording in the same form, and `mig` where a board is divided. Rows of devices come before those of instances.
 of_recording() {
 	local layout line
 	layout=$(grep '"layout":' "$1" | tail -n 1) || return 0
@@ -112,7 +112,8 @@ of_recording() {
 		<(column mem_used_bytes | awk '{ print $1 == "null" ? "" : $1 / 1048576 }') \
 		<(column power_w | awk '{ print $1 == "null" ? "" : $1 / 1000 }') \
 		<(column sm_clock_mhz | sed 's/null//') \
-		<(column mem_clock_mhz | sed 's/null//') | grep '^GPU-' || true
+		<(column mem_clock_mhz | sed 's/null//') \
+		<(infos | awk '{ print /"mig":true/ ? "mig" : "" }') | grep '^GPU-' || true
 }
 
 # Two such tables beside each other, as rows of Markdown; the last line counts what differs.
@@ -137,7 +138,10 @@ compare() {
 			row("uuid", $1, its[1])
 			if (!(uuid in agent) || agent[uuid] == "") next
 			row("name", $2, its[2]); row("memory total, MiB", $3, its[3], total, 0)
-			row("memory used, MiB", $4, its[4], used, used_share); row("power, W", $5, its[5], power, power_share)
+			# Under MIG the agent reads the memory of the instances, and none of the board.
+			if (its[8] == "mig") printf "| %s | memory used, MiB | %s |  | under MIG, not compared |\n", uuid, $4
+			else row("memory used, MiB", $4, its[4], used, used_share)
+			row("power, W", $5, its[5], power, power_share)
 			row("SM clock, MHz", $6, its[6], clock, clock_share); row("memory clock, MHz", $7, its[7], clock, clock_share)
 		}
 		END {

@@ -19,7 +19,7 @@ pub trait ReadTick: Send {
 #[derive(Debug)]
 pub enum Received {
     Tick(Box<Tick>),
-    /// Nothing yet. `stalled`: the reader has been inside one call of the driver for so long that it hangs.
+    /// Nothing yet. `stalled`: the reader has been busy with one pass for so long that the driver hangs.
     Nothing {
         stalled: bool,
     },

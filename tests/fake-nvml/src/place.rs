@@ -55,6 +55,26 @@ pub fn calls(library: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// What callers did that the C header forbids: called after shutdown, with a handle of before, or with one that was freed; left
+/// something behind. Empty, or the agent has a bug.
+pub fn misuses(library: &Path) -> Vec<String> {
+    let text = fs::read_to_string(misuse_path(library)).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// How many initialisations have no shutdown yet.
+pub fn initialised(library: &Path) -> u32 {
+    fs::read_to_string(initialised_path(library)).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+pub(crate) fn misuse_path(library: &Path) -> PathBuf {
+    with_ending(library, ".misuses")
+}
+
+pub(crate) fn initialised_path(library: &Path) -> PathBuf {
+    with_ending(library, ".initialised")
+}
+
 pub(crate) fn scenario_path(library: &Path) -> PathBuf {
     with_ending(library, ".scenario.json")
 }

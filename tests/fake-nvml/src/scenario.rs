@@ -10,11 +10,13 @@ pub struct Scenario {
     /// Empty: 570.86.15.
     pub driver_version: String,
     pub devices: Vec<Device>,
+    /// What is told instead of how many devices there are.
+    pub device_count: Option<u32>,
     /// By symbol, or `*` for all of them, `nvmlInit_v2` included: a driver being reloaded is `*` returning 9.
     pub functions: BTreeMap<String, Behaviour>,
     /// Added to the timestamps of rows that the library dates itself, µs.
     pub sample_clock_offset_us: i64,
-    /// Handed out in this order, each once. A later scenario lists those handed out as well.
+    /// Handed out in this order, each once, to sets that have the device. A later scenario lists those handed out as well.
     pub events: Vec<XidEvent>,
     /// Every call of a symbol is written to `<library>.calls`.
     pub log_calls: bool,
@@ -58,6 +60,8 @@ pub struct Device {
     /// GPU and memory, percent.
     pub rates: Option<(Value, Value)>,
     pub processes: Vec<Process>,
+    /// How many processes each list is said to have, whatever was written.
+    pub told_processes: Option<u32>,
     /// Absent: not supported. Empty: not found.
     pub process_utilisation: Option<Vec<UtilisationRow>>,
     pub gpm: Option<Gpm>,
@@ -66,6 +70,12 @@ pub struct Device {
     pub mig: Option<bool>,
     /// By the index of the MIG device; a hole is not found.
     pub instances: Vec<Option<Instance>>,
+    /// How many instances there can be; absent: 7, or as many as there are.
+    pub instance_count: Option<u32>,
+    /// What the driver answers for a hole among the instances; absent: not found.
+    pub hole: Option<u32>,
+    /// All of its functions return 15 until the library was shut down by all who had initialised it.
+    pub lost_until_shut_down: bool,
     /// As the scenario's, for this device and its instances only.
     pub functions: BTreeMap<String, Behaviour>,
 }

@@ -1,6 +1,7 @@
 //! Inside the library: which scenario is in force, and what becomes of every call.
 
-use std::ffi::CStr;
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use crate::place::{calls_path, scenario_path};
+use crate::handles::{self, Handles, Sampled};
+use crate::place::{calls_path, initialised_path, misuse_path, scenario_path};
 use crate::scenario::{Behaviour, Device, Hang, Instance, Scenario};
 
 pub(crate) type Answer = Result<(), u32>;
@@ -21,9 +23,7 @@ pub(crate) const INSUFFICIENT_SIZE: u32 = 7;
 pub(crate) const TIMEOUT: u32 = 10;
 const UNKNOWN: u32 = 999;
 
-/// Handles are numbers: devices are far apart, so that their instances fit in between.
-const FIRST_HANDLE: usize = 0x1_0000;
-const STEP: usize = 0x100;
+const GPU_IS_LOST: u32 = 15;
 const POLL: Duration = Duration::from_millis(3);
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
@@ -33,8 +33,14 @@ struct State {
     scenario: Arc<Scenario>,
     /// Modified, length, inode: one of them differs when the file was replaced.
     stamp: Option<(i64, u64, u64)>,
+    /// The generation in which the scenario was read.
+    scenario_generation: u32,
     initialised: u32,
-    events_given: usize,
+    /// Counts how often the library went from shut down to initialised. Handles are good for one generation only.
+    generation: u32,
+    handles: Handles,
+    /// By number.
+    events_given: BTreeSet<usize>,
     started: Instant,
 }
 
@@ -42,6 +48,9 @@ struct State {
 pub(crate) struct Call {
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) elapsed_ms: u64,
+    pub(crate) generation: u32,
+    /// Whether devices that are lost until the library was shut down are so still.
+    is_unrevived: bool,
 }
 
 /// One function of the C interface: logged, held up or refused as the scenario says, else answered.
@@ -59,40 +68,86 @@ pub(crate) fn answer(name: &str, handle: usize, answer: impl FnOnce(&Call) -> An
             Some(Hang::UntilChanged) => thread::sleep(POLL),
             _ => {
                 let lifetime = ["nvmlInit_v2", "nvmlInitWithFlags", "nvmlShutdown"].contains(&name);
+                let wrong = if lifetime { Ok(()) } else { check(name, handle) };
                 return match behaviour.returns {
                     Some(code) if code != 0 => code,
-                    _ if !lifetime && lock().as_ref().is_none_or(|state| state.initialised == 0) => UNINITIALIZED,
-                    _ => answer(&call).err().unwrap_or(0),
+                    _ => wrong.and_then(|()| call.revived(handle)).and_then(|()| answer(&call)).err().unwrap_or(0),
                 };
             }
         }
     }
 }
 
+/// What only a caller that breaks the header's rules does is written down beside the library.
+fn check(name: &str, handle: usize) -> Answer {
+    with_state(|state| {
+        if state.initialised == 0 {
+            state.misused(&format!("{name}: the library is not initialised"));
+            return Err(UNINITIALIZED);
+        }
+        if handle != 0 && handles::generation(handle) != state.generation {
+            state.misused(&format!("{name}: the handle is of an earlier initialisation"));
+            return Err(INVALID_ARGUMENT);
+        }
+        Ok(())
+    })
+}
+
 pub(crate) fn initialise() -> Answer {
     with_state(|state| {
         state.initialised += 1;
-        Ok(())
+        if state.initialised == 1 {
+            state.generation += 1;
+        }
+        state.tell_initialised()
     })
 }
 
 pub(crate) fn shut_down() -> Answer {
     with_state(|state| {
-        state.initialised = state.initialised.checked_sub(1).ok_or(UNINITIALIZED)?;
-        Ok(())
+        let Some(left) = state.initialised.checked_sub(1) else {
+            state.misused("nvmlShutdown: the library is not initialised");
+            return Err(UNINITIALIZED);
+        };
+        state.initialised = left;
+        if left == 0 {
+            for forgotten in state.handles.clear() {
+                state.misused(&format!("nvmlShutdown: {forgotten} is not freed"));
+            }
+        }
+        state.tell_initialised()
     })
 }
 
-/// The number of the next event that was not handed out yet.
-pub(crate) fn take_event(call: &Call) -> Option<usize> {
-    let mut state = lock();
-    let state = state.as_mut()?;
-    let number = state.events_given;
-    if number >= call.scenario.events.len() {
-        return None;
-    }
-    state.events_given += 1;
-    Some(number)
+/// Changes what is known of sets and samples. What is asked for and not there was freed before, or never was.
+pub(crate) fn with_handles<T>(name: &str, change: impl FnOnce(&mut Handles) -> Option<T>) -> Result<T, u32> {
+    with_state(|state| {
+        let done = change(&mut state.handles);
+        if done.is_none() {
+            state.misused(&format!("{name}: there is no such set or sample (any more)"));
+        }
+        done.ok_or(INVALID_ARGUMENT)
+    })
+}
+
+pub(crate) fn sampled(name: &str, sample: usize) -> Result<Sampled, u32> {
+    with_handles(name, |handles| handles.samples.get(&sample).copied())
+}
+
+/// The number of the next event that was not handed out yet, of a device that this set has, or of none.
+pub(crate) fn take_event(call: &Call, set: usize) -> Option<usize> {
+    with_state(|state| {
+        let devices = state.handles.sets.get(&set);
+        let is_there =
+            |device: Option<u32>| devices.is_some_and(|devices| device.is_none_or(|device| devices.contains(&device)));
+        let waiting = call.scenario.events.iter().enumerate();
+        let mut waiting = waiting.filter(|(number, _)| !state.events_given.contains(number));
+        let found = waiting.find(|(_, event)| is_there(event.device)).map(|(number, _)| number);
+        state.events_given.extend(found);
+        Ok(found)
+    })
+    .ok()
+    .flatten()
 }
 
 /// The scenario in force now, for functions that wait.
@@ -100,27 +155,19 @@ pub(crate) fn current() -> Option<Call> {
     enter("").ok()
 }
 
-pub(crate) fn device_handle(index: u32) -> usize {
-    FIRST_HANDLE + usize::try_from(index).unwrap_or(0) * STEP
-}
-
-pub(crate) fn instance_handle(parent: usize, index: u32) -> usize {
-    parent + 1 + usize::try_from(index).unwrap_or(0)
-}
-
 impl Call {
-    pub(crate) fn index(handle: usize) -> Option<usize> {
-        Some(handle.checked_sub(FIRST_HANDLE)? / STEP)
-    }
-
     pub(crate) fn device(&self, handle: usize) -> Result<&Device, u32> {
-        Self::index(handle).and_then(|index| self.scenario.devices.get(index)).ok_or(INVALID_ARGUMENT)
+        handles::device_of(handle).and_then(|index| self.scenario.devices.get(index)).ok_or(INVALID_ARGUMENT)
     }
 
     /// Of a handle of an instance.
     pub(crate) fn instance(&self, handle: usize) -> Option<&Instance> {
-        let place = handle.checked_sub(FIRST_HANDLE)? % STEP;
-        self.device(handle).ok()?.instances.get(place.checked_sub(1)?)?.as_ref()
+        self.device(handle).ok()?.instances.get(handles::instance_of(handle)?)?.as_ref()
+    }
+
+    fn revived(&self, handle: usize) -> Answer {
+        let is_lost = self.is_unrevived && self.device(handle).is_ok_and(|device| device.lost_until_shut_down);
+        if is_lost { Err(GPU_IS_LOST) } else { Ok(()) }
     }
 
     fn behaviour(&self, name: &str, handle: usize) -> Behaviour {
@@ -136,22 +183,31 @@ fn enter(name: &str) -> Result<Call, u32> {
     with_state(|state| {
         state.reload()?;
         if state.scenario.log_calls && !name.is_empty() {
-            let log = fs::OpenOptions::new().create(true).append(true).open(calls_path(&state.library));
-            log.and_then(|mut log| log.write_all(format!("{name}\n").as_bytes())).map_err(|_| UNKNOWN)?;
+            append(&calls_path(&state.library), name);
         }
         let elapsed_ms = u64::try_from(state.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Ok(Call { scenario: Arc::clone(&state.scenario), elapsed_ms })
+        Ok(Call {
+            scenario: Arc::clone(&state.scenario),
+            elapsed_ms,
+            generation: state.generation,
+            is_unrevived: state.generation == state.scenario_generation,
+        })
     })
 }
 
 impl State {
     fn open() -> Option<Self> {
+        let library = own_path()?;
+        stay(&library);
         Some(Self {
-            library: own_path()?,
+            library,
             scenario: Arc::default(),
             stamp: None,
+            scenario_generation: 0,
             initialised: 0,
-            events_given: 0,
+            generation: 0,
+            handles: Handles::default(),
+            events_given: BTreeSet::new(),
             started: Instant::now(),
         })
     }
@@ -163,9 +219,24 @@ impl State {
         if stamp != self.stamp {
             self.scenario = Arc::new(read(&place)?);
             self.stamp = stamp;
+            self.scenario_generation = self.generation;
         }
         Ok(())
     }
+
+    fn misused(&self, how: &str) {
+        append(&misuse_path(&self.library), how);
+    }
+
+    fn tell_initialised(&self) -> Answer {
+        fs::write(initialised_path(&self.library), self.initialised.to_string()).map_err(|_| UNKNOWN)
+    }
+}
+
+/// A folder that is gone already has nobody who reads there.
+fn append(place: &Path, line: &str) {
+    let log = fs::OpenOptions::new().create(true).append(true).open(place);
+    let _ = log.and_then(|mut log| log.write_all(format!("{line}\n").as_bytes()));
 }
 
 fn read(place: &Path) -> Result<Scenario, u32> {
@@ -201,4 +272,12 @@ fn own_path() -> Option<PathBuf> {
         CStr::from_ptr(info.dli_fname)
     };
     Some(PathBuf::from(name.to_str().ok()?))
+}
+
+/// Keeps this code and its state from being unloaded: a caller that outlives its handle is told so, instead of ending the process.
+#[expect(unsafe_code, reason = "only the linker can pin a library")]
+fn stay(library: &Path) {
+    let Ok(name) = CString::new(library.as_os_str().as_encoded_bytes()) else { return };
+    // SAFETY: the name ends with NUL; nothing new is loaded, so no initialiser runs.
+    unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
 }

@@ -1,6 +1,6 @@
 //! How a device is asked: a beat before each call, what it cannot say not asked twice, and what went wrong told in the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nvml_wrapper::error::NvmlError;
 
@@ -15,6 +15,8 @@ pub(super) enum Field {
     MigMode,
     MigCount,
     MigInstance,
+    MigIds,
+    MigUuid,
     Attributes,
     Memory,
     Power,
@@ -37,11 +39,21 @@ pub(super) enum Field {
     ProcessUtilisation,
 }
 
+/// A driver that is busy with a reset or with MIG may call something unsupported once. After so many passes in a row it is
+/// believed, and not asked again.
+const BELIEVED: u32 = 3;
+
+/// In how many passes in a row it was answered that there is no such thing here.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(BTreeMap<Field, u32>);
+
 /// One pass over one device or instance.
 #[derive(Debug)]
 pub(super) struct Asking<'a> {
     pulse: &'a Pulse,
-    unavailable: &'a mut BTreeSet<Field>,
+    refusals: &'a mut Refusals,
+    /// Those of this pass; several instances that refuse are one refusal.
+    refused: BTreeSet<Field>,
     pub(super) outcome: Outcome,
 }
 
@@ -54,26 +66,29 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(pulse: &'a Pulse, unavailable: &'a mut BTreeSet<Field>) -> Self {
-        Self { pulse, unavailable, outcome: Outcome::default() }
+    pub(super) fn new(pulse: &'a Pulse, refusals: &'a mut Refusals) -> Self {
+        Self { pulse, refusals, refused: BTreeSet::new(), outcome: Outcome::default() }
     }
 
     /// The answer, or `None` for whatever reason. A device that is gone is not asked further.
     pub(super) fn ask<T>(&mut self, field: Field, call: impl FnOnce() -> Result<T, NvmlError>) -> Option<T> {
-        if self.outcome.library_gone || self.outcome.gone.is_some() || self.is_unavailable(field) {
+        if self.outcome.library_gone || self.outcome.gone.is_some() || self.is_given_up(field) {
             return None;
         }
         self.pulse.beat();
         match call() {
             Ok(answer) => {
                 self.outcome.answered = true;
+                self.refusals.0.remove(&field);
                 Some(answer)
             }
             Err(error) => {
                 let fault = Fault::from(&error);
                 match fault {
                     Fault::FieldUnavailable => {
-                        self.unavailable.insert(field);
+                        if self.refused.insert(field) {
+                            *self.refusals.0.entry(field).or_default() += 1;
+                        }
                     }
                     Fault::NoData => {}
                     _ => tracing::debug!(?field, ?fault, %error, "the driver did not answer"),
@@ -84,13 +99,18 @@ impl<'a> Asking<'a> {
         }
     }
 
-    pub(super) fn is_unavailable(&self, field: Field) -> bool {
-        self.unavailable.contains(&field)
+    /// Whether the last answer was that there is no such thing here: what can take its place may be asked.
+    pub(super) fn is_refused(&self, field: Field) -> bool {
+        self.refusals.0.contains_key(&field)
+    }
+
+    fn is_given_up(&self, field: Field) -> bool {
+        self.refusals.0.get(&field).is_some_and(|passes| *passes >= BELIEVED)
     }
 
     /// Everything may be asked again.
     pub(super) fn forget(&mut self) {
-        self.unavailable.clear();
+        self.refusals.0.clear();
     }
 }
 

@@ -1,6 +1,5 @@
 //! One pass over one device.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,12 +9,12 @@ use nvml_wrapper::sys_exports::field_id::{
     NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
 };
 
-use super::asking::{Asking, Field};
+use super::asking::{Asking, Field, Refusals};
 use super::gpm::{self, Held};
 use super::instances::Instances;
 use super::library::Library;
 use super::pulse::Pulse;
-use super::sieve::Sieve;
+use super::sieve::{Intake, Sieve};
 use super::utilisation::{self, Buffers, Span};
 use super::{processes, raw};
 use crate::clock::Now;
@@ -30,6 +29,14 @@ pub(super) struct Moment<'a> {
     pub(super) proc_root: &'a Path,
 }
 
+/// A device to be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Board<'a, 'l> {
+    pub(super) library: &'l Arc<Library>,
+    pub(super) device: &'a Device<'l>,
+    pub(super) has_gpm: bool,
+}
+
 /// What is known of a device between passes.
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -37,7 +44,7 @@ pub(super) struct Known {
     buffers: Buffers,
     processes_seen_us: u64,
     // From here on, within one initialisation of the library.
-    unavailable: BTreeSet<Field>,
+    refusals: Refusals,
     name: Option<String>,
     max_sm_clock_mhz: Option<u64>,
     mig: bool,
@@ -51,6 +58,13 @@ struct Draft {
     info: DeviceInfo,
     readings: Readings,
     sieve: Sieve,
+    span: Span,
+}
+
+impl Draft {
+    fn intake(&mut self) -> Intake<'_> {
+        Intake { sieve: &mut self.sieve, readings: &mut self.readings }
+    }
 }
 
 impl Known {
@@ -75,25 +89,25 @@ impl Known {
     ) -> (DeviceTick, bool) {
         let span = Span::new(moment.now, self.last_mono_us, moment.tick_us);
         self.last_mono_us = Some(moment.now.mono_us);
-        let mut unavailable = std::mem::take(&mut self.unavailable);
-        let mut asking = Asking::new(moment.pulse, &mut unavailable);
+        let mut refusals = std::mem::take(&mut self.refusals);
+        let mut asking = Asking::new(moment.pulse, &mut refusals);
         self.ask_mode(&mut asking, device, library);
         let info = DeviceInfo { uuid, mig: self.mig, ..DeviceInfo::default() };
-        let mut draft = Draft { info, readings: Readings::default(), sieve: Sieve::default() };
+        let mut draft = Draft { info, readings: Readings::default(), sieve: Sieve::default(), span };
         self.read_info(&mut asking, device, &mut draft);
         read_board(&mut asking, device, &mut draft);
         let energy_mj = read_power_and_energy(&mut asking, device, &mut draft);
         let throttle_mask = asking.ask(Field::ThrottleMask, || raw::throttle_mask(device));
         let throttle_mask = throttle_mask.and_then(|mask| draft.sieve.wide(mask));
+        let board = Board { library, device, has_gpm: self.has_gpm == Some(true) };
         let (mut instances, mut listed) = (Vec::new(), None);
         if self.mig {
-            let gpm = (library, self.has_gpm == Some(true));
-            instances = self.instances.read((&mut asking, &mut draft.sieve), device, gpm, moment);
+            instances = self.instances.read(&mut asking, &mut draft.sieve, board, moment);
         } else {
-            listed = self.read_whole(&mut asking, (library, device), (span, moment), &mut draft);
+            listed = self.read_whole(&mut asking, board, moment, &mut draft);
         }
         let outcome = asking.outcome;
-        self.unavailable = unavailable;
+        self.refusals = refusals;
         let tick = DeviceTick {
             info: draft.info,
             state: outcome.state(),
@@ -149,17 +163,18 @@ impl Known {
     fn read_whole<'l>(
         &mut self,
         asking: &mut Asking<'_>,
-        (library, device): (&'l Arc<Library>, &Device<'l>),
-        (span, moment): (Span, &Moment<'_>),
+        board: Board<'_, 'l>,
+        moment: &Moment<'_>,
         draft: &mut Draft,
     ) -> Option<Vec<crate::tick::Process>> {
-        let Draft { readings, sieve, .. } = draft;
-        utilisation::read(asking, device, &mut self.buffers, span, (sieve, readings));
-        if self.has_gpm == Some(true) {
-            gpm::read(asking, library, &mut self.sample, || device.gpm_sample(), (sieve, readings));
+        let (Board { library, device, has_gpm }, span) = (board, draft.span);
+        utilisation::read(asking, device, &mut self.buffers, span, draft.intake());
+        if has_gpm {
+            gpm::read(asking, library, &mut self.sample, || device.gpm_sample(), draft.intake());
         }
         let mut listed = processes::list(asking, device, moment.proc_root)?;
-        processes::add_utilisation(asking, device, (span, &mut self.processes_seen_us), sieve, &mut listed);
+        let rows = processes::new_rows(asking, device, span, &mut self.processes_seen_us);
+        processes::add_utilisation(&rows, &mut draft.sieve, &mut listed);
         Some(listed)
     }
 }
@@ -181,7 +196,7 @@ fn read_power_and_energy(asking: &mut Asking<'_>, device: &Device<'_>, draft: &m
     let mut power_mw = power.and_then(|power| draft.sieve.narrow(power));
     let energy = asking.ask(Field::Energy, || device.total_energy_consumption());
     let mut energy_mj = energy.and_then(|energy| draft.sieve.wide(energy));
-    if asking.is_unavailable(Field::Power) || asking.is_unavailable(Field::Energy) {
+    if asking.is_refused(Field::Power) || asking.is_refused(Field::Energy) {
         let ids = [NVML_FI_DEV_POWER_AVERAGE, NVML_FI_DEV_POWER_INSTANT, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION];
         let values = asking.ask(Field::PowerByFieldId, || raw::field_values(device, ids)).unwrap_or_default();
         let [average, instant, counted] = values.map(|value| value.and_then(raw::Number::whole));

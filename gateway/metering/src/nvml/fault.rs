@@ -5,8 +5,8 @@ use nvml_wrapper::error::NvmlError;
 /// Every error of the driver, of its library and of the wrapper is one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This device, driver or library cannot answer that, ever. Absent, and not asked again until the library is initialised
-    /// anew or the MIG mode changes.
+    /// This device, driver or library cannot answer that, ever. Absent, and when it was said in three passes in a row, not
+    /// asked again until the library is initialised anew or the MIG mode changes.
     FieldUnavailable,
     /// Nothing new since the last time. No fault.
     NoData,

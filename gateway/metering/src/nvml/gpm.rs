@@ -12,8 +12,8 @@ use nvml_wrapper::gpm::gpm_metrics_get;
 
 use super::asking::{Asking, Field};
 use super::library::Library;
-use super::sieve::Sieve;
-use crate::tick::{Metric, Readings};
+use super::sieve::Intake;
+use crate::tick::Metric;
 
 const METRICS: [(GpmMetricId, Metric); 4] = [
     (GpmMetricId::SmUtil, Metric::SmUtil),
@@ -33,16 +33,18 @@ pub(super) struct Held {
 unsafe impl Send for Held {}
 
 impl Held {
-    fn new(library: &Arc<Library>, sample: GpmSample<'_>) -> Self {
+    pub(super) fn new(library: &Arc<Library>, sample: GpmSample<'_>) -> Self {
         Self { library: Arc::clone(library), handle: sample.into_handle().cast() }
     }
 
-    /// Of the library that it was held for.
-    fn release<'l>(mut self, library: &'l Library) -> Option<GpmSample<'l>> {
+    /// For the library that it was held of; of another one it is freed here.
+    pub(super) fn release<'l>(mut self, library: &'l Library) -> Option<GpmSample<'l>> {
+        if !ptr::eq(&raw const *self.library, library) {
+            return None;
+        }
         let handle = std::mem::replace(&mut self.handle, ptr::null_mut());
         // SAFETY: the handle came out of a sample by `into_handle`, and this owner has just forgotten it.
-        ptr::eq(&raw const *self.library, library)
-            .then(|| unsafe { GpmSample::from_handle(library.nvml(), handle.cast()) })
+        Some(unsafe { GpmSample::from_handle(library.nvml(), handle.cast()) })
     }
 }
 
@@ -66,7 +68,7 @@ pub(super) fn read<'l>(
     library: &'l Arc<Library>,
     held: &mut Option<Held>,
     take: impl FnOnce() -> Result<GpmSample<'l>, NvmlError>,
-    (sieve, readings): (&mut Sieve, &mut Readings),
+    intake: Intake<'_>,
 ) {
     let before = held.take().and_then(|held| held.release(library));
     let Some(now) = asking.ask(Field::GpmSample, take) else { return };
@@ -75,8 +77,8 @@ pub(super) fn read<'l>(
         let answers = asking.ask(Field::GpmMetrics, || gpm_metrics_get(library.nvml(), &before, &now, &ids));
         for ((_, metric), answer) in METRICS.iter().zip(answers.unwrap_or_default()) {
             // A metric that this device lacks is absent.
-            if let Some(value) = answer.ok().and_then(|answer| sieve.share(answer.value)) {
-                readings.push(*metric, value);
+            if let Some(value) = answer.ok().and_then(|answer| intake.sieve.share(answer.value)) {
+                intake.readings.push(*metric, value);
             }
         }
     }

@@ -32,7 +32,7 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         // The wrapper's own `drop` panics without this symbol, and its `shutdown` ends in that `drop` where it fails. Then the
-        // library stays open, which costs memory once.
+        // library stays loaded and initialised, once more with each session.
         if self.0.lib().nvmlShutdown.is_err() {
             tracing::warn!("the NVML library has no `nvmlShutdown`; it stays loaded");
             return;

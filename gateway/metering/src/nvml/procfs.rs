@@ -14,6 +14,29 @@ pub(super) struct Kernel {
     pub(super) cgroup: Option<String>,
 }
 
+/// So many passes in a row without knowing one process are no chance: processes that end are replaced by others.
+const STRANGE_PASSES: u32 = 10;
+
+/// Notices that the driver's PIDs are not those of `/proc`: the agent is in a PID namespace of its own.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    passes: u32,
+}
+
+impl Strangers {
+    /// Of one pass: how many processes the driver listed, and how many of them the kernel knows here. Whether that is to be
+    /// said now.
+    pub(super) fn note(&mut self, listed: usize, known: usize) -> bool {
+        if known > 0 {
+            self.passes = 0;
+        } else if listed > 0 {
+            self.passes = self.passes.saturating_add(1);
+            return self.passes == STRANGE_PASSES;
+        }
+        false
+    }
+}
+
 impl Kernel {
     /// `root`: `/proc`. All is `None` where the process has ended, and where another took its PID in between.
     pub(super) fn ask(root: &Path, pid: u32) -> Self {
@@ -67,6 +90,19 @@ mod tests {
         for broken in ["", "42", "42 (python) S 1 2", "42 (python) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 x"] {
             assert_eq!(start_time(broken), None, "`{broken}`");
         }
+    }
+
+    #[test]
+    fn a_pid_namespace_of_its_own_is_noticed_once() {
+        let mut strangers = Strangers::default();
+        let mut said = |listed, known| (0..30).map(|_| strangers.note(listed, known)).filter(|said| *said).count();
+        assert_eq!(said(0, 0), 0, "no process, nothing to know");
+        assert_eq!(said(3, 0), 1);
+        assert_eq!(said(3, 0), 0, "not again");
+        assert_eq!(said(3, 1), 0, "known again");
+        assert_eq!(said(1, 0), 1, "and not known again");
+        let mut ended = Strangers::default();
+        assert!((0..9).all(|_| !ended.note(1, 0)) && !ended.note(1, 1) && (0..9).all(|_| !ended.note(1, 0)));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The calls that the wrapper does not have, or in which it loses something: sample rows of any value type, ids of MIG
-//! instances, the whole mask of throttle reasons, events with their instance, field values by position.
+//! The calls that the wrapper does not have, or in which it loses something or believes the driver's lengths: sample rows of
+//! any value type, lists of processes, ids of MIG instances, the whole mask of throttle reasons, events with their instance, field values by position.
 #![expect(unsafe_code, reason = "calls of the C interface; each says why it is sound")]
 
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
@@ -9,6 +9,8 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 const ROWS: u32 = 256;
 /// More than any driver keeps.
 const MOST_ROWS: u32 = 16_384;
+/// A list may grow between asking for its length and for itself.
+const HEADROOM: u32 = 16;
 
 /// `nvmlSample_t`. A row of a sample buffer.
 #[repr(C)]
@@ -17,6 +19,28 @@ pub(super) struct Sample {
     /// By the driver's host clock, Unix µs.
     pub(super) at_us: u64,
     bits: u64,
+}
+
+/// `nvmlProcessInfo_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ListedProcess {
+    pub(super) pid: u32,
+    /// `NVML_VALUE_NOT_AVAILABLE` where it may not be told.
+    pub(super) memory_bytes: u64,
+    gpu_instance: u32,
+    compute_instance: u32,
+}
+
+/// `nvmlProcessUtilizationSample_t`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProcessRow {
+    pub(super) pid: u32,
+    pub(super) at_us: u64,
+    /// Percent.
+    pub(super) sm_util: u32,
+    others: [u32; 3],
 }
 
 /// `nvmlFieldValue_t`.
@@ -45,6 +69,8 @@ struct EventData {
 
 const _: () = {
     assert!(size_of::<Sample>() == 16);
+    assert!(size_of::<ListedProcess>() == 24);
+    assert!(size_of::<ProcessRow>() == 32);
     assert!(size_of::<FieldValue>() == 40);
     assert!(size_of::<EventData>() == 32);
     assert!(cfg!(target_endian = "little"), "narrow values are taken from the low bytes of the union");
@@ -54,6 +80,14 @@ const _: () = {
 pub(super) enum Buffer {
     Gpu = 1,
     Memory = 2,
+}
+
+/// The lists that a process may be in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listing {
+    Compute,
+    Graphics,
+    Mps,
 }
 
 /// A number as the driver typed it.
@@ -111,25 +145,49 @@ pub(super) fn samples(
     last_seen_us: u64,
 ) -> Result<Vec<(u64, Option<Number>)>, NvmlError> {
     let call = nvml_sym(device.nvml().lib().nvmlDeviceGetSamples.as_ref())?;
-    let (mut value_type, mut count) = (0, ROWS);
-    let mut ask = |rows: &mut Vec<Sample>| {
-        count = count.min(MOST_ROWS);
-        rows.resize(usize::try_from(count).unwrap_or(0), Sample::default());
-        // SAFETY: `rows` has room for `count` rows of the header's layout; all places outlive the call.
-        nvml_try(unsafe {
-            let place = rows.as_mut_ptr().cast();
-            call(device.handle(), buffer as u32, last_seen_us, &raw mut value_type, &raw mut count, place)
-        })?;
-        Ok(count)
-    };
-    let mut rows = Vec::new();
-    let told = match ask(&mut rows) {
-        // The driver has said how many there are.
-        Err(NvmlError::InsufficientSize(_)) => ask(&mut rows)?,
-        answer => answer?,
-    };
-    rows.truncate(usize::try_from(told).unwrap_or(0));
+    let mut value_type = 0;
+    let rows = list(|count, place: *mut Sample| {
+        // SAFETY: `place` has room for `count` rows of the header's layout; all places outlive the call.
+        unsafe { call(device.handle(), buffer as u32, last_seen_us, &raw mut value_type, count, place.cast()) }
+    })?;
     Ok(rows.into_iter().map(|row| (row.at_us, Number::decode(value_type, row.bits))).collect())
+}
+
+/// A list of the header: asked for with room for the usual, and once more where the driver says that there is more. That it
+/// has written more than there was room for is not believed. What it left blank is zeros.
+fn list<T: Copy + Default>(mut call: impl FnMut(*mut u32, *mut T) -> u32) -> Result<Vec<T>, NvmlError> {
+    let mut rows = Vec::new();
+    let mut ask = |room: u32| {
+        let mut count = room;
+        rows.resize(usize::try_from(room).unwrap_or(0), T::default());
+        let answer = nvml_try(call(&raw mut count, rows.as_mut_ptr()));
+        (answer, count)
+    };
+    let (answer, told) = match ask(ROWS) {
+        (Err(NvmlError::InsufficientSize(_)), told) => ask(told.saturating_add(HEADROOM).clamp(ROWS, MOST_ROWS)),
+        asked => asked,
+    };
+    answer?;
+    rows.truncate(usize::try_from(told).unwrap_or(0));
+    Ok(rows)
+}
+
+pub(super) fn processes(device: &Device<'_>, listing: Listing) -> Result<Vec<ListedProcess>, NvmlError> {
+    let lib = device.nvml().lib();
+    let call = nvml_sym(match listing {
+        Listing::Compute => lib.nvmlDeviceGetComputeRunningProcesses_v3.as_ref(),
+        Listing::Graphics => lib.nvmlDeviceGetGraphicsRunningProcesses_v3.as_ref(),
+        Listing::Mps => lib.nvmlDeviceGetMPSComputeRunningProcesses_v3.as_ref(),
+    })?;
+    // SAFETY: `place` has room for `count` processes of the header's layout; both places outlive the call.
+    list(|count, place: *mut ListedProcess| unsafe { call(device.handle(), count, place.cast()) })
+}
+
+/// Rows later than `last_seen_us`, as far as the driver honours that.
+pub(super) fn process_rows(device: &Device<'_>, last_seen_us: u64) -> Result<Vec<ProcessRow>, NvmlError> {
+    let call = nvml_sym(device.nvml().lib().nvmlDeviceGetProcessUtilization.as_ref())?;
+    // SAFETY: `place` has room for `count` rows of the header's layout; both places outlive the call.
+    list(|count, place: *mut ProcessRow| unsafe { call(device.handle(), place.cast(), count, last_seen_us) })
 }
 
 /// Of a MIG device: its GPU instance's id and its own.

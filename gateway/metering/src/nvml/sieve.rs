@@ -1,5 +1,7 @@
 //! Which numbers of the driver are readings, and which cannot be.
 
+use crate::tick::Readings;
+
 /// Shares are of 1, in millionths.
 const WHOLE: u64 = 1_000_000;
 /// What is over 100 % by no more than that is a rounding.
@@ -15,6 +17,13 @@ pub(super) struct Sieve {
     pub(super) refused: u32,
     /// Millionths.
     pub(super) clamped: Vec<u64>,
+}
+
+/// Where the readings of a device or instance go, through the device's sieve.
+#[derive(Debug)]
+pub(super) struct Intake<'a> {
+    pub(super) sieve: &'a mut Sieve,
+    pub(super) readings: &'a mut Readings,
 }
 
 impl Sieve {

@@ -7,11 +7,12 @@ mod instances;
 mod processes;
 mod samples;
 mod symbols;
+mod xids;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use std::{env, fs, process};
+use std::{env, fs, process, thread};
 
 use fake_nvml::{Behaviour, Clocks, Device, Samples, Scenario, Value};
 
@@ -45,8 +46,8 @@ impl Drop for Folder {
 
 /// A machine with the stand-in library, and its two clocks.
 pub(super) struct Rig {
-    // Before the folder, so that the library is closed before its file goes.
-    machine: Machine,
+    /// `None` at its end.
+    machine: Option<Machine>,
     pub(super) library: PathBuf,
     folder: Folder,
     pub(super) now: Now,
@@ -68,7 +69,12 @@ impl Rig {
         let options =
             Options { lib_path: Some(library.clone()), tick: Duration::from_secs(1), proc_root: folder.0.join("proc") };
         let pulse = Pulse::new(Clock::from_fn(|| Now { wall_us: 0, mono_us: 0 }));
-        Self { machine: Machine::new(options, pulse), library, folder, now: Now { wall_us: START, mono_us: 5_000_000 } }
+        Self {
+            machine: Some(Machine::new(options, pulse)),
+            library,
+            folder,
+            now: Now { wall_us: START, mono_us: 5_000_000 },
+        }
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -80,7 +86,7 @@ impl Rig {
     }
 
     pub(super) fn pass(&mut self) -> Tick {
-        self.machine.pass(self.now)
+        self.machine.as_mut().unwrap().pass(self.now)
     }
 
     /// A pass so much later on both clocks.
@@ -97,6 +103,28 @@ impl Rig {
         tick.devices.into_iter().next().unwrap()
     }
 
+    /// Passes, a moment of real time apart, until one is as wanted: the thread that waits for Xids ends when its wait does.
+    pub(super) fn pass_until(&mut self, what: &str, is_wanted: impl Fn(&Tick) -> bool) -> Tick {
+        for _ in 0..2_000 {
+            let tick = self.pass_after(1);
+            if is_wanted(&tick) {
+                return tick;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("never: {what}")
+    }
+
+    pub(super) fn count(&self, function: &str) -> usize {
+        fake_nvml::calls(&self.library).iter().filter(|call| *call == function).count()
+    }
+
+    /// Ends the machine, and waits until nobody holds the library.
+    pub(super) fn end(mut self) {
+        self.machine = None;
+        until("the library is shut down", || fake_nvml::initialised(&self.library) == 0);
+    }
+
     /// A process as the kernel tells of it.
     pub(super) fn kernel_process(&self, pid: u32, started: u64, cgroup: &str) {
         let folder = self.folder().join("proc").join(pid.to_string());
@@ -105,6 +133,26 @@ impl Rig {
         fs::write(folder.join("stat"), stat).unwrap();
         fs::write(folder.join("cgroup"), format!("0::{cgroup}\n")).unwrap();
     }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.machine = None;
+        if !thread::panicking() {
+            assert_eq!(fake_nvml::misuses(&self.library), [""; 0]);
+        }
+    }
+}
+
+/// Waits, in real time, for what another thread does.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let waited = (0..2_000).any(|_| {
+        is_so() || {
+            thread::sleep(Duration::from_millis(5));
+            false
+        }
+    });
+    assert!(waited, "never: {what}");
 }
 
 /// Reports everything that an A100 does, except processes.

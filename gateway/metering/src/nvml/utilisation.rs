@@ -4,9 +4,9 @@ use nvml_wrapper::Device;
 
 use super::asking::{Asking, Field};
 use super::raw::{self, Buffer};
-use super::sieve::Sieve;
+use super::sieve::Intake;
 use crate::clock::Now;
-use crate::tick::{Metric, Reading, Readings};
+use crate::tick::{Metric, Reading};
 
 /// Passes without a new row after which a buffer is taken to be dead: the rate is asked instead, until rows come again.
 const DRY_PASSES: u32 = 10;
@@ -43,6 +43,11 @@ impl Span {
         self.is_past_or_now(at_us) && self.ago(at_us) <= self.length_us
     }
 
+    /// Rows of after the pass's moment, taken while it went on, belong to the next one.
+    fn has_come(&self, at_us: u64) -> bool {
+        i64::try_from(at_us).is_ok_and(|at_us| at_us <= self.now_us)
+    }
+
     fn is_past_or_now(&self, at_us: u64) -> bool {
         i64::try_from(at_us).is_ok_and(|at_us| at_us <= self.now_us.saturating_add(self.ahead_us))
     }
@@ -70,7 +75,7 @@ pub(super) fn read(
     device: &Device<'_>,
     buffers: &mut Buffers,
     span: Span,
-    (sieve, readings): (&mut Sieve, &mut Readings),
+    intake: Intake<'_>,
 ) {
     let kinds = [
         (Field::GpuSamples, Buffer::Gpu, Metric::GpuUtil, &mut buffers.gpu),
@@ -81,18 +86,18 @@ pub(super) fn read(
         let since = span.since(&mut seen.last_us);
         let mut rows = asking.ask(field, || raw::samples(device, buffer, since)).unwrap_or_default();
         // A ring buffer's rows need not come in their order, and some drivers repeat what was seen.
-        rows.retain(|(at_us, _)| *at_us > since && span.holds(*at_us));
+        rows.retain(|(at_us, _)| *at_us > since && span.holds(*at_us) && span.has_come(*at_us));
         rows.sort_by_key(|(at_us, _)| *at_us);
         rows.dedup_by_key(|(at_us, _)| *at_us);
         seen.last_us = rows.last().map_or(seen.last_us, |(at_us, _)| *at_us);
         seen.dry_passes = if rows.is_empty() { seen.dry_passes.saturating_add(1) } else { 0 };
         for (at_us, number) in rows {
             let ago_us = u32::try_from(span.ago(at_us)).unwrap_or(u32::MAX);
-            if let Some(value) = sieve.share(number.map_or(f64::NAN, raw::Number::real)) {
-                readings.0.entry(metric).or_default().push(Reading { ago_us, value });
+            if let Some(value) = intake.sieve.share(number.map_or(f64::NAN, raw::Number::real)) {
+                intake.readings.0.entry(metric).or_default().push(Reading { ago_us, value });
             }
         }
-        if asking.is_unavailable(field) || seen.dry_passes >= DRY_PASSES {
+        if asking.is_refused(field) || seen.dry_passes >= DRY_PASSES {
             without_rows.push(metric);
         }
     }
@@ -102,8 +107,8 @@ pub(super) fn read(
     if let Some(rates) = asking.ask(Field::Rates, || device.utilization_rates()) {
         for metric in without_rows {
             let percent = if metric == Metric::GpuUtil { rates.gpu } else { rates.memory };
-            if let Some(value) = sieve.share(percent.into()) {
-                readings.push(metric, value);
+            if let Some(value) = intake.sieve.share(percent.into()) {
+                intake.readings.push(metric, value);
             }
         }
     }

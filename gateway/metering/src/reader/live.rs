@@ -13,7 +13,7 @@ use crate::tick::Tick;
 
 /// Ticks that wait for a slow caller. After that, passes are skipped.
 const MOST_WAITING: usize = 4;
-/// A call of the driver that lasts longer than so many ticks hangs.
+/// A pass that lasts longer than so many ticks hangs, in one call of the driver or bit by bit.
 const STALLED_TICKS: u64 = 5;
 /// How long a reader that is dropped waits for its thread. One that hangs in the driver is left behind.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ impl LiveReader {
 
 impl ReadTick for LiveReader {
     fn read_tick(&mut self, patience: Duration) -> Received {
-        let stalled = || self.pulse.in_call_for_us().is_some_and(|us| us > self.stalled_us);
+        let stalled = || self.pulse.busy_for_us().is_some_and(|us| us > self.stalled_us);
         match self.ticks.as_ref().map(|ticks| ticks.recv_timeout(patience)) {
             Some(Ok(tick)) => Received::Tick(tick),
             Some(Err(RecvTimeoutError::Timeout)) => Received::Nothing { stalled: stalled() },
@@ -67,7 +67,7 @@ impl ReadTick for LiveReader {
 impl Drop for LiveReader {
     fn drop(&mut self) {
         (self.stays, self.ticks) = (None, None);
-        if self.pulse.in_call_for_us().is_none_or(|us| us <= self.stalled_us) {
+        if self.pulse.busy_for_us().is_none_or(|us| us <= self.stalled_us) {
             let _ = self.ended.recv_timeout(FAREWELL);
         }
     }
@@ -89,7 +89,7 @@ fn run(mut machine: Machine, schedule: &Schedule, give: &Sender<Box<Tick>>, stop
         if now.mono_us >= due_us {
             let mut tick = machine.pass(now);
             xids.append(&mut tick.xids);
-            // What was read partly before and partly after a hang is of no moment that could be told.
+            // What was read partly at one time and partly long after is of no moment that could be told.
             if schedule.pulse.take_longest_us() <= schedule.stalled_us {
                 tick.xids = std::mem::take(&mut xids);
                 if give.send(Box::new(tick)).is_err() {

@@ -8,7 +8,7 @@ use fake_nvml::{Behaviour, Device, Hang, Process, Samples, Scenario, Utilisation
 use super::{LiveReader, ReadTick, Received};
 use crate::clock::Clock;
 use crate::nvml::Options;
-use crate::nvml::tests::{Folder, a100, one};
+use crate::nvml::tests::{Folder, a100, one, until};
 use crate::tick::{Library, Metric, Tick};
 
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -81,6 +81,24 @@ fn a_driver_that_hangs_is_said_to_and_read_again_when_it_goes_on() {
 }
 
 #[test]
+fn a_driver_that_is_slow_in_every_call_stalls_too() {
+    let folder = Folder::new();
+    let library = fake_nvml::install(&folder.0, &one(a100(1))).unwrap();
+    let clock = Clock::system();
+    let tick = Duration::from_millis(40);
+    let mut reader = LiveReader::start(Options { tick, ..options(library.clone()) }, clock.clone()).unwrap();
+    wait_for(&mut reader, "tick", a_tick);
+    // Each call is far from five ticks, and all together are more.
+    let mut slow = one(a100(1));
+    slow.functions.insert("*".to_owned(), Behaviour::hangs(Hang::Ms(50)));
+    fake_nvml::change(&library, &slow).unwrap();
+    wait_for(&mut reader, "stall", a_stall);
+    let during = clock.now().mono_us;
+    fake_nvml::change(&library, &one(a100(1))).unwrap();
+    assert!(wait_for(&mut reader, "tick", a_tick).mono_us > during, "the slow pass is not told");
+}
+
+#[test]
 fn an_initialisation_that_hangs_stalls_too() {
     let folder = Folder::new();
     let library = fake_nvml::install(&folder.0, &hanging("nvmlInit_v2")).unwrap();
@@ -104,17 +122,14 @@ fn a_reader_that_hangs_can_be_dropped() {
 #[test]
 fn a_reader_that_is_dropped_shuts_the_library_down() {
     let folder = Folder::new();
-    let scenario = Scenario { log_calls: true, ..one(a100(1)) };
-    let library = fake_nvml::install(&folder.0, &scenario).unwrap();
+    let library = fake_nvml::install(&folder.0, &one(a100(1))).unwrap();
     let mut reader = start(library.clone());
     wait_for(&mut reader, "tick", a_tick);
+    assert_eq!(fake_nvml::initialised(&library), 1);
     drop(reader);
     // The thread that waits for Xids may be in its last wait still.
-    let is_down = || fake_nvml::calls(&library).iter().any(|call| call == "nvmlShutdown");
-    assert!((0..MOST_TRIES).any(|_| is_down() || {
-        std::thread::sleep(PATIENCE);
-        false
-    }));
+    until("the library is shut down", || fake_nvml::initialised(&library) == 0);
+    assert_eq!(fake_nvml::misuses(&library), [""; 0]);
 }
 
 #[test]

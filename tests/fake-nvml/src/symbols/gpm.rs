@@ -4,15 +4,9 @@ use std::ffi::c_uint;
 use std::ptr;
 
 use super::put;
+use crate::handles::Sampled;
 use crate::layout::{GpmMetricsGet, GpmSupport};
-use crate::state::{Answer, Call, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, answer};
-
-/// What a sample handle points to.
-#[derive(Clone, Copy, Default, PartialEq)]
-struct Sampled {
-    device: usize,
-    instance: Option<c_uint>,
-}
+use crate::state::{Answer, Call, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, answer, sampled, with_handles};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlGpmQueryDeviceSupport(device: usize, support: *mut GpmSupport) -> c_uint {
@@ -25,19 +19,14 @@ pub extern "C" fn nvmlGpmQueryDeviceSupport(device: usize, support: *mut GpmSupp
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlGpmSampleAlloc(sample: *mut usize) -> c_uint {
-    answer("nvmlGpmSampleAlloc", 0, |_| put(sample, Box::into_raw(Box::new(Sampled::default())).expose_provenance()))
+    let name = "nvmlGpmSampleAlloc";
+    answer(name, 0, |_| put(sample, with_handles(name, |handles| Some(handles.new_sample()))?))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlGpmSampleFree(sample: usize) -> c_uint {
-    answer("nvmlGpmSampleFree", 0, |_| {
-        if sample == 0 {
-            return Err(INVALID_ARGUMENT);
-        }
-        // SAFETY: the caller gives back what `nvmlGpmSampleAlloc` gave, once.
-        drop(unsafe { Box::from_raw(ptr::with_exposed_provenance_mut::<Sampled>(sample)) });
-        Ok(())
-    })
+    let name = "nvmlGpmSampleFree";
+    answer(name, 0, |_| with_handles(name, |handles| handles.samples.remove(&sample)).map(|_| ()))
 }
 
 #[unsafe(no_mangle)]
@@ -47,7 +36,7 @@ pub extern "C" fn nvmlGpmSampleGet(device: usize, sample: usize) -> c_uint {
         if of.gpm.is_none() || of.mig == Some(true) {
             return Err(NOT_SUPPORTED);
         }
-        fill(sample, Sampled { device, instance: None })
+        fill("nvmlGpmSampleGet", sample, Sampled { device, instance: None })
     })
 }
 
@@ -56,12 +45,12 @@ pub extern "C" fn nvmlGpmMigSampleGet(device: usize, gpu_instance: c_uint, sampl
     answer("nvmlGpmMigSampleGet", device, |call| {
         let mut instances = call.device(device)?.instances.iter().flatten();
         instances.find(|instance| instance.gpu_instance == gpu_instance).ok_or(NOT_FOUND)?;
-        fill(sample, Sampled { device, instance: Some(gpu_instance) })
+        fill("nvmlGpmMigSampleGet", sample, Sampled { device, instance: Some(gpu_instance) })
     })
 }
 
-fn fill(sample: usize, sampled: Sampled) -> Answer {
-    put(ptr::with_exposed_provenance_mut(sample), sampled)
+fn fill(name: &str, sample: usize, sampled: Sampled) -> Answer {
+    with_handles(name, |handles| handles.samples.get_mut(&sample).map(|place| *place = sampled))
 }
 
 #[unsafe(no_mangle)]
@@ -69,8 +58,8 @@ pub extern "C" fn nvmlGpmMetricsGet(request: *mut GpmMetricsGet) -> c_uint {
     answer("nvmlGpmMetricsGet", 0, |call| {
         // SAFETY: a pointer that is not null is to a request that the caller filled in.
         let request = unsafe { request.as_mut() }.ok_or(INVALID_ARGUMENT)?;
-        // SAFETY: samples are handles that `nvmlGpmSampleAlloc` gave and that are not freed yet.
-        let [first, second] = request.samples.map(|sample| unsafe { *ptr::with_exposed_provenance::<Sampled>(sample) });
+        let [first, second] = request.samples.map(|sample| sampled("nvmlGpmMetricsGet", sample));
+        let (first, second) = (first?, second?);
         let count = usize::try_from(request.count).unwrap_or(usize::MAX);
         if request.version != 1 || first != second || count > request.metrics.len() {
             return Err(INVALID_ARGUMENT);

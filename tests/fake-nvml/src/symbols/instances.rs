@@ -3,9 +3,10 @@
 use std::ffi::c_uint;
 
 use super::put;
+use crate::handles::instance_handle;
 use crate::layout::Attributes;
 use crate::scenario::Instance;
-use crate::state::{Answer, Call, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, answer, instance_handle};
+use crate::state::{Answer, Call, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, answer};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetMigMode(device: usize, current: *mut c_uint, pending: *mut c_uint) -> c_uint {
@@ -19,19 +20,21 @@ pub extern "C" fn nvmlDeviceGetMigMode(device: usize, current: *mut c_uint, pend
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: usize, count: *mut c_uint) -> c_uint {
     answer("nvmlDeviceGetMaxMigDeviceCount", device, |call| {
-        let capable = call.device(device)?.mig.is_some();
-        put(count, if capable { 7 } else { 0 })
+        let of = call.device(device)?;
+        let there = c_uint::try_from(of.instances.len()).map_err(|_| INVALID_ARGUMENT)?;
+        put(count, if of.mig.is_some() { of.instance_count.unwrap_or(there.max(7)) } else { 0 })
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(device: usize, index: c_uint, instance: *mut usize) -> c_uint {
     answer("nvmlDeviceGetMigDeviceHandleByIndex", device, |call| {
-        if call.device(device)?.mig != Some(true) {
+        let of = call.device(device)?;
+        if of.mig != Some(true) {
             return Err(NOT_SUPPORTED);
         }
         let handle = instance_handle(device, index);
-        call.instance(handle).ok_or(NOT_FOUND)?;
+        call.instance(handle).ok_or(of.hole.unwrap_or(NOT_FOUND))?;
         put(instance, handle)
     })
 }

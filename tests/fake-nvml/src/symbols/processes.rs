@@ -3,7 +3,7 @@
 use std::ffi::{c_uint, c_ulonglong};
 
 use super::samples::now_us;
-use super::{narrow, put_list};
+use super::{narrow, put, put_list};
 use crate::layout::{ProcessInfo, ProcessSample};
 use crate::scenario::Process;
 use crate::state::{Answer, Call, NOT_FOUND, NOT_SUPPORTED, answer};
@@ -30,7 +30,8 @@ fn list(call: &Call, handle: usize, count: *mut c_uint, place: *mut ProcessInfo,
             }
         }
     }
-    put_list(count, place, found)
+    put_list(count, place, found)?;
+    device.told_processes.map_or(Ok(()), |told| put(count, told))
 }
 
 #[unsafe(no_mangle)]

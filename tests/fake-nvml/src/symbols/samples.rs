@@ -28,16 +28,19 @@ pub extern "C" fn nvmlDeviceGetSamples(
             _ => None,
         };
         let samples = samples.filter(|_| of.mig != Some(true)).ok_or(NOT_SUPPORTED)?;
-        give(call, samples, last_seen, (value_type, count, rows))
+        give(call, samples, last_seen, Places { value_type, count, rows })
     })
 }
 
-fn give(
-    call: &Call,
-    samples: &Samples,
-    last_seen: u64,
-    (value_type, count, place): (*mut c_uint, *mut c_uint, *mut Sample),
-) -> Answer {
+/// Where the caller wants its answer.
+struct Places {
+    value_type: *mut c_uint,
+    count: *mut c_uint,
+    rows: *mut Sample,
+}
+
+fn give(call: &Call, samples: &Samples, last_seen: u64, places: Places) -> Answer {
+    let Places { value_type, count, rows: place } = places;
     let (rows, kind, repeats) = match samples {
         Samples::Dated { every_ms, value } => (dated(call, *every_ms, value.whole(call.elapsed_ms)), 1, false),
         Samples::Rows { rows, value_type, repeats } => (rows.clone(), *value_type, *repeats),

@@ -3,7 +3,8 @@
 use std::ffi::{c_char, c_uint};
 
 use super::{put, put_text};
-use crate::state::{INVALID_ARGUMENT, answer, device_handle, initialise, shut_down};
+use crate::handles::device_handle;
+use crate::state::{INVALID_ARGUMENT, answer, current, initialise, shut_down};
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> c_uint {
@@ -36,13 +37,14 @@ pub extern "C" fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uin
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetCount_v2(count: *mut c_uint) -> c_uint {
     answer("nvmlDeviceGetCount_v2", 0, |call| {
-        put(count, c_uint::try_from(call.scenario.devices.len()).map_err(|_| INVALID_ARGUMENT)?)
+        let there = c_uint::try_from(call.scenario.devices.len()).map_err(|_| INVALID_ARGUMENT)?;
+        put(count, call.scenario.device_count.unwrap_or(there))
     })
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: *mut usize) -> c_uint {
-    let handle = device_handle(index);
+    let handle = device_handle(current().map_or(0, |call| call.generation), index);
     answer("nvmlDeviceGetHandleByIndex_v2", handle, |call| {
         call.device(handle)?;
         put(device, handle)

@@ -2,7 +2,7 @@
 
 use fake_nvml::{Behaviour, Device, Scenario};
 
-use super::{Folder, Rig, a100, one, readings, returning};
+use super::{Folder, Rig, a100, one, readings, returning, until};
 use crate::tick::{DeviceState, Library, Metric, Tick};
 
 fn pair(first: Device, second: Device) -> Scenario {
@@ -30,14 +30,56 @@ fn a_device_that_is_gone_keeps_its_name_while_the_others_are_read() {
         assert!(tick.devices[0].readings.is_empty() && tick.devices[0].info.name.contains("A100"));
         assert_eq!(tick.devices[1].readings.newest(Metric::PowerW), Some(250_000));
 
-        // The library is initialised anew after 10 s, 20 s, … while it is gone; a new boot epoch each time.
-        let runs: Vec<u32> = (0..31).map(|_| rig.pass_after(1_000).library_run).collect();
-        assert_eq!((runs[8], runs[9], runs[28], runs[29], runs[30]), (1, 2, 2, 3, 3), "{runs:?}");
+        // The library is closed after 10 s, 20 s, … while it is gone, and initialised anew; a new boot epoch each time.
+        for (run, wait) in [(1, 10), (2, 20)] {
+            let told = (0..wait).map(|_| rig.pass_after(1_000)).all(|tick| tick.library == Library::Present);
+            assert!(told, "the last pass before it is closed is told too");
+            let tick = rig.pass_until("a new run", |tick| tick.library_run == run + 1);
+            assert_eq!((tick.library, tick.devices.len()), (Library::Present, 2));
+        }
         rig.change(&pair(a100(1), a100(2)));
         let tick = rig.pass_after(1_000);
         assert_eq!(states(&tick), [("GPU-00000001", DeviceState::Ok), ("GPU-00000002", DeviceState::Ok)]);
         assert!((0..100).all(|_| rig.pass_after(1_000).library_run == 3));
+        rig.end();
     }
+}
+
+#[test]
+fn a_device_that_is_gone_comes_back_because_nobody_holds_the_library_in_between() {
+    let mut rig = Rig::new(&pair(a100(1), a100(2)));
+    rig.pass();
+    rig.change(&pair(Device { lost_until_shut_down: true, ..a100(1) }, a100(2)));
+    assert_eq!(states(&rig.pass_after(1_000))[0], ("GPU-00000001", DeviceState::Lost));
+    rig.pass_after(10_000);
+    let tick = rig.pass_until("a new run", |tick| tick.library_run == 2);
+    assert_eq!(states(&tick), [("GPU-00000001", DeviceState::Ok), ("GPU-00000002", DeviceState::Ok)]);
+    assert!((0..100).all(|_| rig.pass_after(1_000).library_run == 2), "one new epoch is enough");
+    assert_eq!(fake_nvml::initialised(&rig.library), 1);
+    rig.end();
+}
+
+#[test]
+fn while_a_wait_for_xids_hangs_the_library_is_gone_and_not_opened_again_and_again() {
+    let hanging = |device: Device| {
+        let functions = [("nvmlEventSetWait_v2".to_owned(), Behaviour::hangs(fake_nvml::Hang::UntilChanged))].into();
+        Scenario { functions, log_calls: true, ..one(device) }
+    };
+    let mut rig = Rig::new(&hanging(a100(1)));
+    rig.pass();
+    until("it hangs", || rig.count("nvmlEventSetWait_v2") == 1);
+    rig.change(&hanging(returning(&a100(1), "nvmlDeviceGetPowerUsage", 15)));
+    rig.pass_after(1_000);
+    rig.pass_after(10_000);
+    for _ in 0..50 {
+        let tick = rig.pass_after(60_000);
+        assert_eq!((tick.library, tick.library_run), (Library::Gone, 1));
+    }
+    assert_eq!((rig.count("nvmlInit_v2"), fake_nvml::initialised(&rig.library)), (1, 1));
+    rig.change(&one(a100(1)));
+    let tick = rig.pass_until("a new run", |tick| tick.library == Library::Present);
+    assert_eq!((tick.library_run, tick.devices[0].state), (2, DeviceState::Ok));
+    rig.end();
 }
 
 #[test]
@@ -60,6 +102,37 @@ fn a_device_that_the_driver_no_longer_lists_is_lost() {
 }
 
 #[test]
+fn a_device_that_is_not_counted_for_a_quarter_of_an_hour_is_forgotten_and_forces_nothing() {
+    let mut rig = Rig::new(&pair(a100(1), a100(2)));
+    rig.pass();
+    rig.change(&one(a100(2)));
+    let gone = [("GPU-00000002", DeviceState::Ok), ("GPU-00000001", DeviceState::Lost)];
+    assert_eq!(states(&rig.pass_after(1_000)), gone);
+    // Comes back for a moment: the time begins anew.
+    rig.pass_after(600_000);
+    rig.change(&pair(a100(1), a100(2)));
+    rig.pass_until("both", |tick| tick.devices.iter().filter(|device| device.state == DeviceState::Ok).count() == 2);
+    rig.change(&one(a100(2)));
+    rig.pass_after(1_000);
+    let run = rig.pass_until("still told", |tick| tick.library == Library::Present).library_run;
+    rig.pass_after(899_000);
+    rig.pass_until("still told", |tick| states(tick) == gone);
+    rig.pass_after(2_000);
+    let tick = rig.pass_until("forgotten", |tick| states(tick) == [("GPU-00000002", DeviceState::Ok)]);
+    assert!(tick.library_run > run, "it was tried to get it back");
+    assert!((0..100).all(|_| rig.pass_after(60_000).library_run == tick.library_run));
+    rig.change(&pair(a100(1), a100(2)));
+    assert_eq!(rig.pass_after(1_000).devices.len(), 2, "and found again");
+}
+
+#[test]
+fn a_driver_that_counts_more_devices_than_there_can_be_is_not_believed() {
+    let mut rig = Rig::new(&Scenario { device_count: Some(20_000), log_calls: true, ..one(a100(1)) });
+    assert_eq!(states(&rig.pass()), [("GPU-00000001", DeviceState::Ok)]);
+    assert!(rig.count("nvmlDeviceGetHandleByIndex_v2") <= 2 * 256, "those of the pass, and of the wait for Xids");
+}
+
+#[test]
 fn a_device_that_was_never_seen_has_no_identity_to_tell() {
     let mut rig = Rig::new(&pair(returning(&a100(1), "*", 15), a100(2)));
     assert_eq!(states(&rig.pass()), [("GPU-00000002", DeviceState::Ok)]);
@@ -75,8 +148,8 @@ fn a_driver_that_goes_takes_all_devices_along_and_comes_back_as_a_new_run() {
         assert_eq!((tick.library, tick.devices.len(), tick.library_run), (Library::Gone, 0, 1), "code {code}");
         rig.change(&pair(a100(1), a100(2)));
         assert_eq!(rig.pass_after(999).library, Library::Gone, "not before a second has passed");
-        let tick = rig.pass_after(1);
-        assert_eq!((tick.library, tick.devices.len(), tick.library_run), (Library::Present, 2, 2), "code {code}");
+        let tick = rig.pass_until("a new run", |tick| tick.library == Library::Present);
+        assert_eq!((tick.devices.len(), tick.library_run), (2, 2), "code {code}");
         assert!(tick.devices.iter().all(|device| device.state == DeviceState::Ok));
     }
 }
@@ -142,11 +215,29 @@ fn codes_without_a_name_fail_one_field_and_nothing_else() {
         assert_eq!((device.state, device.readings.newest(Metric::PowerW)), (state, None), "code {code}");
         let others = if code == 28 { vec![] } else { vec![(500_000, 800_000)] };
         assert_eq!(readings(&device.readings, Metric::GpuUtil), others, "code {code}");
-        // What may pass is asked again, what the device cannot say is not.
+        // What may pass is asked again, what the device cannot say for three passes is not.
+        rig.device_after(1_000);
+        rig.device_after(1_000);
         rig.change(&one(a100(1)));
         let asked_again = [23, 27, 28, 29].contains(&code);
         assert_eq!(rig.device_after(1_000).readings.newest(Metric::PowerW).is_some(), asked_again, "code {code}");
     }
+}
+
+#[test]
+fn what_is_called_unsupported_once_or_twice_is_asked_again() {
+    let refusing = one(returning(&a100(1), "nvmlDeviceGetPowerUsage", 3));
+    let mut rig = Rig::new(&refusing);
+    for _ in 0..3 {
+        rig.device_after(1_000);
+        rig.device_after(1_000);
+        rig.change(&one(a100(1)));
+        assert_eq!(rig.device_after(1_000).readings.newest(Metric::PowerW), Some(250_000));
+        rig.change(&refusing);
+    }
+    (0..3).for_each(|_| drop(rig.device_after(1_000)));
+    rig.change(&one(a100(1)));
+    assert_eq!(rig.device_after(1_000).readings.newest(Metric::PowerW), None);
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! GPM: pairs of samples, one pass apart.
 
+use std::sync::Arc;
+
 use fake_nvml::{Device, Gpm, Scenario, Value};
 
-use super::{Rig, a100, one, readings, returning};
+use super::super::gpm::Held;
+use super::super::library::Library;
+use super::{Folder, Rig, a100, one, readings, returning};
 use crate::tick::{DeviceTick, Metric};
 
 fn hopper(sm_util: Value) -> Device {
@@ -54,6 +58,17 @@ fn a_pass_without_a_sample_breaks_the_pair() {
     rig.change(&one(device));
     assert_eq!(told(&rig.device_after(1_000)), none());
     assert_eq!(readings(&rig.device_after(1_000).readings, Metric::SmUtil), [(0, 700_000)]);
+}
+
+#[test]
+fn a_sample_of_another_library_is_freed_and_not_lost() {
+    let folder = Folder::new();
+    let place = fake_nvml::install(&folder.0, &one(hopper(Value::Constant(70)))).unwrap();
+    let [first, second] = [(); 2].map(|()| Arc::new(Library::open(Some(&place)).unwrap()));
+    let sample = first.nvml().device_by_index(0).and_then(|device| device.gpm_sample()).unwrap();
+    assert!(Held::new(&first, sample).release(&second).is_none());
+    drop((first, second));
+    assert_eq!((fake_nvml::initialised(&place), fake_nvml::misuses(&place)), (0, vec![]));
 }
 
 #[test]

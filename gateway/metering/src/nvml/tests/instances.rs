@@ -1,9 +1,9 @@
 //! MIG: instances read for themselves, nothing of the device that it cannot say under MIG, and the switch between both.
 
-use fake_nvml::{Device, Gpm, Instance, Process, Scenario, Value, XidEvent};
+use fake_nvml::{Device, Gpm, Instance, Process, Scenario, Value};
 
-use super::{GIB, Rig, a100, one, readings};
-use crate::tick::{DeviceState, InstanceId, Metric, Tick, Xid};
+use super::{GIB, Rig, a100, one, readings, returning};
+use crate::tick::{DeviceState, Metric};
 
 fn gpm(sm_util: u64) -> Option<Gpm> {
     let [sm_occupancy, tensor, dram] = [10, 20, 30].map(Value::Constant);
@@ -87,33 +87,31 @@ fn mig_goes_on_and_off() {
     assert_eq!(rig.device_after(1_000).readings.newest(Metric::SmUtil), Some(700_000));
 }
 
-/// Passes until the thread that waits for Xids has told of so many.
-fn xids(rig: &mut Rig, count: usize) -> Vec<Xid> {
-    let mut found = Vec::new();
-    for _ in 0..2_000 {
-        let Tick { xids, .. } = rig.pass_after(10);
-        found.extend(xids);
-        if found.len() >= count {
-            return found;
+#[test]
+fn a_hole_is_no_refusal_however_the_driver_says_it() {
+    for hole in [2, 3, 6] {
+        let holes = (0..5).map(|_| None).chain([Some(instance(1, 0)), None, Some(instance(5, 0))]);
+        let device = Device { hole: Some(hole), ..divided(holes.collect()) };
+        let mut rig = Rig::new(&one(device));
+        for _ in 0..5 {
+            assert_eq!(rig.device_after(1_000).instances.len(), 2, "code {hole}");
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    panic!("{found:?} are not {count} Xids")
 }
 
 #[test]
-fn an_xid_names_its_device_and_its_instance() {
-    let events = vec![
-        XidEvent { device: Some(0), code: 31, instance: Some((1, 0)) },
-        XidEvent { device: Some(0), code: 79, instance: None },
-        XidEvent { device: None, code: 94, instance: None },
-    ];
-    let mut rig = Rig::new(&Scenario { events, ..one(divided(vec![Some(instance(1, 0))])) });
-    let uuid = Some("GPU-00000001".to_owned());
-    let expected = [
-        Xid { uuid: uuid.clone(), instance: Some(InstanceId { gpu_instance: 1, compute_instance: 0 }), code: 31 },
-        Xid { uuid, instance: None, code: 79 },
-        Xid { uuid: None, instance: None, code: 94 },
-    ];
-    assert_eq!(xids(&mut rig, 3), expected);
+fn an_instance_that_does_not_say_who_it_is_leaves_the_others_to_be_read() {
+    let device = divided(vec![Some(instance(1, 0)), Some(instance(5, 0))]);
+    let mut rig = Rig::new(&one(returning(&device, "nvmlDeviceGetGpuInstanceId", 3)));
+    assert_eq!(rig.device_after(0).instances, []);
+    rig.change(&one(device));
+    assert_eq!(rig.device_after(1_000).instances.len(), 2, "asked again");
+}
+
+#[test]
+fn a_driver_that_counts_more_instances_than_there_can_be_is_not_believed() {
+    let device = Device { instance_count: Some(20_000), ..divided(vec![Some(instance(1, 0))]) };
+    let mut rig = Rig::new(&Scenario { log_calls: true, ..one(device) });
+    assert_eq!(rig.device_after(0).instances.len(), 1);
+    assert_eq!(rig.count("nvmlDeviceGetMigDeviceHandleByIndex"), 64);
 }

@@ -63,6 +63,20 @@ fn a_list_that_may_not_be_asked_is_not_an_empty_list() {
     assert_eq!(Rig::new(&one(without_graphics)).device_after(0).processes.unwrap().len(), 1);
 }
 
+#[test]
+fn a_driver_that_tells_of_more_than_it_wrote_is_not_believed() {
+    let listed = Process { graphics: true, mps: true, ..compute(41) };
+    for told in [0, 100, 100_000, u32::MAX] {
+        let device =
+            Rig::new(&one(Device { told_processes: Some(told), ..with(vec![listed.clone()]) })).device_after(0);
+        let pids: Vec<u32> = device.processes.unwrap().iter().map(|process| process.pid).collect();
+        assert_eq!(pids, if told == 0 { vec![] } else { vec![41] }, "{told} told");
+    }
+    let many =
+        Rig::new(&one(with((1..=1_000).map(|pid| Process { mps: true, ..compute(pid) }).collect()))).device_after(0);
+    assert_eq!(many.processes.unwrap().len(), 1_000);
+}
+
 fn shares(device: Device) -> (Vec<Option<u64>>, u32) {
     let device = Rig::new(&one(device)).device_after(0);
     (device.processes.unwrap().iter().map(|process| process.sm_util).collect(), device.refused_readings)

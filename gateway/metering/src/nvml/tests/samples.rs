@@ -65,9 +65,18 @@ fn rows_are_told_in_the_order_of_time_and_twins_once() {
 }
 
 #[test]
-fn a_row_slightly_ahead_is_of_now_and_one_far_ahead_is_dropped() {
-    let told = Rig::new(&one(with_rows([(START + 40_000, 7), (START + 3_600_000_000, 8)]))).device_after(0);
-    assert_eq!(readings(&told.readings, Metric::GpuUtil), [(0, 70_000)]);
+fn a_row_of_after_the_passs_moment_is_the_next_ones_at_its_own_time() {
+    // Sampled while the pass went on: three rows, of which the first would have stood for all.
+    let rows = [(START - 100_000, 6), (START + 40_000, 7), (START + 200_000, 90), (START + 360_000, 95)];
+    for repeats in [false, true] {
+        let mut rig = Rig::new(&one(typed(rows.to_vec(), 1, repeats)));
+        assert_eq!(readings(&rig.device_after(0).readings, Metric::GpuUtil), [(100_000, 60_000)]);
+        let told = readings(&rig.device_after(1_000).readings, Metric::GpuUtil);
+        assert_eq!(told, [(960_000, 70_000), (800_000, 900_000), (640_000, 950_000)]);
+        assert_eq!(readings(&rig.device_after(1_000).readings, Metric::GpuUtil), []);
+    }
+    let told = Rig::new(&one(with_rows([(START + 3_600_000_000, 8)]))).device_after(0);
+    assert_eq!(readings(&told.readings, Metric::GpuUtil), []);
 }
 
 #[test]
@@ -100,7 +109,8 @@ fn a_row_is_told_once_by_two_runs_of_the_library_too() {
     rig.change(&one(returning(&a100(1), "*", 9)));
     assert_eq!(rig.pass_after(500).library_run, 1);
     rig.change(&one(with_rows(rows)));
-    let tick = rig.pass_after(1_000);
+    rig.pass_after(1_000);
+    let tick = rig.pass_until("a new run", |tick| !tick.devices.is_empty());
     assert_eq!((tick.library_run, readings(&tick.devices[0].readings, Metric::GpuUtil)), (2, vec![]));
 }
 

@@ -165,6 +165,19 @@ fn each_value_that_differs_is_named_and_fails_the_check() {
 }
 
 #[test]
+fn a_divided_board_is_compared_without_the_memory_that_is_its_instances() {
+    let mut divided = tick(0);
+    divided.devices[7].info.mig = true;
+    divided.devices[7].readings.0.remove(&Metric::MemUsedBytes);
+    let place = machine(&like_the_others(), &[divided]);
+    let (output, report) = check(&place);
+    assert_eq!(output.status.code(), Some(0), "{}\n{report}", String::from_utf8_lossy(&output.stderr));
+    assert!(report.contains("0707 | memory used, MiB | 40960 |  | under MIG, not compared |"), "{report}");
+    assert!(report.contains("0707 | power, W | 301.50 | 301.5 | agrees |"), "{report}");
+    assert!(report.contains("0700 | memory used, MiB | 40960 | 40960 | agrees |"), "{report}");
+}
+
+#[test]
 fn a_board_that_only_one_of_them_sees_is_named() {
     let place = machine("", &[tick(0)]);
     let (output, report) = check(&place);
