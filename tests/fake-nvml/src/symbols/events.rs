@@ -59,7 +59,7 @@ pub extern "C" fn nvmlEventSetWait_v2(set: usize, data: *mut EventData, timeout_
             if began.elapsed() >= Duration::from_millis(timeout_ms.into()) {
                 return Err(TIMEOUT);
             }
-            thread::sleep(Duration::from_millis(3));
+            thread::sleep(Duration::from_millis(25));
         }
     })
 }
