@@ -64,6 +64,7 @@ fn device(index: u64, second: u64) -> DeviceTick {
             power_limit_mw: Some(400_000),
             max_sm_clock_mhz: Some(1410),
             mig: false,
+            multiprocessors: None,
         },
         state: DeviceState::Ok,
         readings,
