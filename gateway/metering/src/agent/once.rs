@@ -276,6 +276,17 @@ PID  GPU    KIND     MEMORY   SM    TENANT         JOB
     }
 
     #[test]
+    fn whose_a_process_is_is_told_as_the_meter_counts_it() {
+        let id = "a".repeat(64);
+        let mut holder = job("acme", 250_000, "/nowhere");
+        holder.workloads = vec![Workload::Container(id.clone())];
+        let owner = |cgroup: &str| owner("GPU-1", None, &process(1, cgroup), std::slice::from_ref(&holder)).is_some();
+        assert!(owner(&format!("/system.slice/docker-{id}.scope")));
+        assert!(!owner(&format!("/system.slice/x-{id}.scope")), "an id inside another name");
+        assert!(!owner(&format!("/user.slice/user-1000.slice/user@1000.service/docker-{id}.scope")), "posing");
+    }
+
+    #[test]
     fn instances_have_rows_of_their_own_and_no_utilisation_of_the_board() {
         let mut device = device();
         device.info.mig = true;

@@ -144,7 +144,7 @@ impl Device {
     pub(super) fn notice_backwards(&mut self, tick: &DeviceTick, now: u64) -> bool {
         self.backwards.retain(|at| now.saturating_sub(*at) < BACKWARDS_KEPT_US);
         let read = self.energy_read.zip(tick.energy_mj.filter(|_| tick.state == DeviceState::Ok));
-        if !read.is_some_and(|((_, before), counter)| counter < before) {
+        if read.is_none_or(|((_, before), counter)| counter >= before) {
             return false;
         }
         let is_broken = self.has_broken_energy();

@@ -227,6 +227,27 @@ fn a_tick_that_could_not_be_read_again_is_not_written() {
 }
 
 #[test]
+fn more_devices_or_instances_than_there_are_anywhere_are_no_tick() {
+    let many = |devices: u64, instances: u32| {
+        let instance = |number| InstanceTick {
+            id: InstanceId { gpu_instance: number, compute_instance: 0 },
+            uuid: String::new(),
+            multiprocessors: None,
+            memory_total_bytes: None,
+            readings: Readings::default(),
+            processes: None,
+        };
+        let mut tick = tick(0);
+        tick.devices = (0..devices).map(|index| device(index, 0)).collect();
+        tick.devices[0].instances = (0..instances).map(instance).collect();
+        read_all(&recorded(&[tick]).file()).2.map(|error| error.to_string())
+    };
+    assert_eq!(many(256, 64), None);
+    assert!(many(257, 0).unwrap().contains("it has 257 devices, over 256"));
+    assert!(many(1, 65).unwrap().contains("a device has 65 instances, over 64"));
+}
+
+#[test]
 fn a_full_disk_is_said() {
     // Linux has a device that is always full.
     let path = Path::new("/dev/full");

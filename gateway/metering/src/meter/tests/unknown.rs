@@ -12,6 +12,9 @@ fn used() -> Rig {
     rig
 }
 
+/// A second in which something goes wrong.
+type Cause<'a> = &'a dyn Fn(&mut Rig);
+
 /// Health, share, and what was held, of `acme`.
 fn told(rig: &mut Rig) -> Option<(String, String, u64)> {
     let snapshot = rig.of("acme")?;
@@ -33,7 +36,7 @@ fn a_job_without_parts_is_told_with_what_ails_while_nobody_can_say_what_it_uses(
         rig.meter.observe(&tick);
         rig.wait(S);
     };
-    let causes: [(&str, &dyn Fn(&mut Rig)); 5] =
+    let causes: [(&str, Cause<'_>); 5] =
         [("degraded", &silent), ("lost", &lost), ("degraded", &missing), ("stalled", &hangs), ("library_gone", &gone)];
     for (word, cause) in causes {
         let mut rig = used();
