@@ -224,7 +224,15 @@ fn with_ticks_longer_than_a_window_its_load_is_of_that_window() {
         rig.wait(20 * S);
         rig.meter.observe(&rig.tick_of(&[gpu("GPU-1", &readings(power_mw))]));
     };
-    (0..100).for_each(|_| pass(&mut rig, 400_000));
+    // Every other pass tells no power: the next reading reaches back over it, behind the shortest window.
+    let silent = |rig: &mut Rig| {
+        rig.wait(20 * S);
+        rig.meter.observe(&rig.tick_of(&[gpu("GPU-1", &[(Metric::GpuUtil, 0)])]));
+    };
+    for _ in 0..50 {
+        silent(&mut rig);
+        pass(&mut rig, 400_000);
+    }
     let load = |rig: &Rig| rig.meter.holdings[0].parts[0].load.series.sums().map(|sums| sums.covered / 1_000_000);
     assert_eq!(load(&rig), [10 * S, 60 * S, 300 * S, 900 * S].map(u128::from));
     // A while without load later, the shortest window has forgotten it.
