@@ -4,12 +4,16 @@
 //! unmetered parts sum to the span, to the microsecond. Counters and windows come to the last reading of a device, at most two
 //! ticks back: of what lies behind it, the next reading decides.
 //!
+//! - `passes`: from one tick to the next
 //! - `devices`, `covering`: what each reading of a pass covers, and what it says of the device; `health`: in words
 //! - `attribution`, `cgroup`: whose processes used a device; `sharing`: who therefore held how much of it
-//! - `holdings`, `held`, `counters`: what a tenant held, and how much of that was metered, busy, and used energy
+//! - `holdings`, `portion`, `held`, `counters`: what a tenant held, and how much of that was metered, busy, and used energy
 //! - `windows`, `weighted`: statistics of the last 10 s to 15 min
 //! - `jobs`: what is held by whom, as it is asked
 //! - `admission`, `epochs`, `models`, `rendering`: the doors in and out
+//!
+//! GPU-time is time of what is held: a second of a MIG instance is a second, as a second of a whole device is. Price books
+//! price instances.
 //!
 //! Percentiles, minimum and maximum are at a resolution of 1 %, 1 MiB, 1 W and 1 MHz; means are of exact values.
 
@@ -25,6 +29,8 @@ mod held;
 mod holdings;
 mod jobs;
 mod models;
+mod passes;
+mod portion;
 mod rendering;
 mod sharing;
 #[cfg(test)]
@@ -37,21 +43,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use self::attribution::{Claims, Use, works};
-use self::devices::{Device, Noticed, Pass};
+pub(crate) use self::cgroup::fit;
+use self::devices::Device;
 use self::epochs::Epochs;
 use self::health::Health;
-use self::holdings::{Holding, Method, Portion};
-pub use self::jobs::{Job, JobEnd, JobRefused, Part, Workload};
-use self::models::model_of;
+use self::holdings::Holding;
+pub use self::jobs::{Job, JobEnd, JobRefused, Part, WHOLE, Workload};
+use self::portion::{Method, Portion};
 use self::rendering::{Moment, pool_counters};
-use self::sharing::{Remainders, share_out};
+use self::sharing::Remainders;
 use crate::snapshot::WireSnapshot;
-use crate::tick::{DeviceTick, Library, Tick, Xid};
-
-/// The wall clock may go on by this much more or less than the monotonic one from a pass to the next; else somebody set it.
-const CLOCK_STEP_US: u64 = 50_000;
-const WHOLE: u32 = 1_000_000;
+use crate::tick::Library;
 
 /// What does not change while the agent runs.
 #[derive(Clone, Debug)]
@@ -75,6 +77,8 @@ pub struct MeterCounters {
     pub gaps: u64,
     pub refused_readings: u64,
     pub clamped_readings: u64,
+    /// Xid events of a UUID that no device has; told of all devices.
+    pub unplaced_xids: u64,
 }
 
 /// What a holding has of one GPU model, counted since the boot epoch or its start; exact, for metrics.
@@ -165,63 +169,6 @@ impl Meter {
         self.holdings.iter().filter(|holding| holding.end.is_none()).map(job_of).collect()
     }
 
-    /// Takes in what a pass read. One that is not later than the last is dropped.
-    pub fn observe(&mut self, tick: &Tick) {
-        self.counters.ticks += 1;
-        if self.last_tick.is_some_and(|last| tick.mono_us <= last.mono_us) {
-            self.counters.gaps += 1;
-            return;
-        }
-        let pass = self.begin_pass(tick.mono_us);
-        self.is_stalled = false;
-        let is_anew = self.notice_restart(tick);
-        if self.notice_clock_step(tick) || is_anew {
-            self.devices.values_mut().for_each(|device| device.open_gap(pass.now));
-        }
-        let claimants = self.holdings.iter().enumerate().filter(|(_, holding)| !holding.is_told);
-        let workloads = claimants.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of)));
-        let claims = Claims(workloads.collect());
-        let mut noticed = Noticed::default();
-        for (index, read) in tick.devices.iter().enumerate() {
-            let is_twice = tick.devices.iter().take(index).any(|other| other.info.uuid == read.info.uuid);
-            // A nameless device cannot be told of.
-            if is_twice || !admission::is_name(&read.info.uuid) {
-                noticed.refused += 1;
-                continue;
-            }
-            let device = self.devices.entry(read.info.uuid.clone()).or_insert_with(|| {
-                let since = if is_anew { pass.now } else { pass.last };
-                Device::new(model_of(&read.info.name, &self.settings.models), Pass { last: since, ..pass })
-            });
-            let of_device = device.observe(read, pass);
-            noticed.gaps += of_device.gaps;
-            noticed.refused += of_device.refused;
-            attribute(device, read, &claims);
-            self.counters.refused_readings += u64::from(read.refused_readings);
-            self.counters.clamped_readings += u64::try_from(read.clamped_readings.len()).unwrap_or_default();
-        }
-        let missing = if tick.library == Library::Gone { Health::LibraryGone } else { Health::Degraded };
-        for (uuid, device) in &mut self.devices {
-            if !tick.devices.iter().any(|read| read.info.uuid == *uuid) {
-                device.fail(missing, pass.now, &mut noticed);
-            }
-        }
-        tick.xids.iter().for_each(|xid| self.see_xid(xid, pass.now));
-        self.counters.gaps += noticed.gaps;
-        self.counters.refused_readings += noticed.refused;
-        let (wall_us, mono_us) = (tick.wall_us, tick.mono_us);
-        self.last_tick = Some(LastTick { wall_us, mono_us, library_run: tick.library_run, library: tick.library });
-        self.finish_pass(pass);
-    }
-
-    /// Nothing came from the reader, which hangs: held time goes on, unmetered; `stalled` from now on.
-    pub fn stalled(&mut self, mono_us: u64) {
-        self.counters.gaps += u64::from(!self.is_stalled);
-        self.is_stalled = true;
-        let pass = self.begin_pass(mono_us);
-        self.finish_pass(pass);
-    }
-
     /// The state of every holding that holds something now, with the next sequence numbers, and the tombstones of those that
     /// ended since. `now` is what `observed_at` is told in while readings arrive: the wall clock, in a replay the present.
     /// While they do not, it stays.
@@ -271,79 +218,6 @@ impl Meter {
     /// The boot epoch of snapshots, Unix µs, to be kept for [`MeterSettings::after_epoch_us`] of the next run.
     pub fn epoch_us(&self) -> Option<i64> {
         self.epochs.epoch_us()
-    }
-
-    fn begin_pass(&mut self, mono_us: u64) -> Pass {
-        let tick_us = u64::try_from(self.settings.tick.as_micros()).unwrap_or(u64::MAX).clamp(1, 86_400_000_000);
-        let pass = Pass { now: mono_us.max(self.now), read_at: mono_us, last: self.now, tick_us };
-        self.devices.values_mut().for_each(Device::begin);
-        pass
-    }
-
-    /// Shares out and counts the time since the last pass.
-    fn finish_pass(&mut self, pass: Pass) {
-        self.now = pass.now;
-        self.devices.values_mut().for_each(|device| device.settle(pass.now));
-        share_out(&mut self.devices, &mut self.holdings, &mut self.remainders, pass);
-        self.holdings.retain(|holding| !holding.is_told);
-        for holding in self.holdings.iter_mut().chain(self.remainders.both()) {
-            holding.observe(&self.devices, pass);
-        }
-        // By now, all that was read of them has left the windows.
-        self.devices.retain(|_, device| !device.is_forgotten(pass.now));
-        let all = self.holdings.iter_mut().chain(self.remainders.both());
-        all.filter(|holding| holding.follows_use).for_each(|holding| holding.forget_parts(&self.devices));
-    }
-
-    /// True where the driver was loaded anew, by its own word or by a counter that runs backwards: a new boot epoch.
-    fn notice_restart(&mut self, tick: &Tick) -> bool {
-        let is_reloaded = self.last_tick.is_some_and(|last| last.library_run != tick.library_run);
-        let counts_backwards =
-            |read: &DeviceTick| self.devices.get(&read.info.uuid).is_some_and(|device| device.counts_backwards(read));
-        let is_anew = is_reloaded || tick.devices.iter().any(counts_backwards);
-        if is_reloaded {
-            self.devices.values_mut().for_each(Device::forget_energy);
-        }
-        if is_anew || !self.epochs.has_begun() {
-            self.counters.gaps += u64::from(is_anew);
-            self.epochs.begin(tick.wall_us);
-            self.holdings.iter_mut().chain(self.remainders.both()).for_each(Holding::restart_counters);
-        }
-        is_anew
-    }
-
-    /// True where the wall clock was set since the last pass, so that what drivers date by it cannot be trusted.
-    fn notice_clock_step(&mut self, tick: &Tick) -> bool {
-        let is_set = self.last_tick.is_some_and(|last| {
-            let wall = i128::from(tick.wall_us) - i128::from(last.wall_us);
-            let mono = i128::from(tick.mono_us) - i128::from(last.mono_us);
-            (wall - mono).unsigned_abs() > u128::from(CLOCK_STEP_US)
-        });
-        self.counters.gaps += u64::from(is_set);
-        is_set
-    }
-
-    /// Where the driver does not say of which device, of all.
-    fn see_xid(&mut self, xid: &Xid, now: u64) {
-        let concerned = self.devices.iter_mut().filter(|(uuid, _)| xid.uuid.as_ref().is_none_or(|of| of == *uuid));
-        concerned.for_each(|(_, device)| device.reasons.see_xid(xid.instance, xid.code, now));
-    }
-}
-
-/// What the processes of a device and of its instances did.
-fn attribute(device: &mut Device, read: &DeviceTick, claims: &Claims<'_>) {
-    if device.health != Health::Ok {
-        return;
-    }
-    device.used = match &read.processes {
-        Some(processes) => device.pids.attribute(&device.board, processes, claims),
-        None => Use { works: works(&device.board, None), by_holding: None },
-    };
-    for of_instance in &read.instances {
-        if let Some(instance) = device.instances.get_mut(&of_instance.id) {
-            // Under MIG drivers tell no process's utilisation.
-            instance.used.works = works(&instance.unit, of_instance.processes.as_deref());
-        }
     }
 }
 

@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// More than any host has; what is beyond is not taken in.
+pub const MAX_DEVICES: usize = 256;
+/// Compute instances of one device; more than any has.
+pub const MAX_INSTANCES: usize = 64;
+
 /// One pass. Passes are numbered by time only: `mono_us` rises from one to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tick {
@@ -49,6 +54,9 @@ pub struct DeviceInfo {
     pub max_sm_clock_mhz: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mig: bool,
+    /// Of the whole board, where the driver tells: what is not cut into instances has its part of power and energy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiprocessors: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,7 @@ use crate::tick::InstanceId;
 /// As snapshots take it.
 const LONGEST_NAME: usize = 128;
 const LONGEST_CGROUP: usize = 4096;
-/// A whole device, in millionths.
-pub(crate) const WHOLE: u32 = 1_000_000;
+pub(crate) use crate::meter::WHOLE;
 pub(crate) const MOST_PARTS: usize = 128;
 pub(crate) const MOST_WORKLOADS: usize = 256;
 

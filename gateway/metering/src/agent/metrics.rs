@@ -83,6 +83,7 @@ fn own(encoder: &mut DescriptorEncoder<'_>, observed: &Observed) -> fmt::Result 
         ("farebox_agent_gaps", "Clock steps, new boot epochs and missed passes.", meter.gaps),
         ("farebox_agent_readings_refused", "Readings that could not be ones.", meter.refused_readings),
         ("farebox_agent_readings_clamped", "Readings over 1 by a rounding.", meter.clamped_readings),
+        ("farebox_agent_xids_unplaced", "Xid events of a device that is not known.", meter.unplaced_xids),
         ("farebox_agent_log_lines_dropped", "Log lines that stderr did not take.", observed.log_lines_dropped),
     ];
     if let Some(delivery) = &observed.delivery {

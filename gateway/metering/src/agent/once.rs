@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::holding::{self, WHOLE};
-use crate::meter::{Job, Part, Workload};
+use crate::meter::{self, Job, Part};
 use crate::reader::{ReadTick, Received};
 use crate::tick::{DeviceState, DeviceTick, InstanceId, Library, Metric, Process, Readings, Tick};
 
@@ -154,28 +154,15 @@ fn held_by(uuid: &str, instance: Option<InstanceId>, jobs: &[Job]) -> String {
     if texts.is_empty() { NOTHING.to_owned() } else { texts.join(", ") }
 }
 
-/// For show: by cgroup where a job names one that fits, else whoever holds all of the device. The meter is stricter about
-/// names inside paths.
+/// For show: by cgroup where a job names one that fits, else whoever holds all of the device.
 fn owner<'a>(uuid: &str, instance: Option<InstanceId>, process: &Process, jobs: &'a [Job]) -> Option<&'a Job> {
     let cgroup = process.cgroup.as_deref().unwrap_or_default();
-    let fit = |job: &Job| job.workloads.iter().filter_map(|workload| fit(cgroup, workload)).max();
+    let fit = |job: &Job| job.workloads.iter().filter_map(|workload| meter::fit(cgroup, workload)).max();
     let named = jobs.iter().filter_map(|job| Some((fit(job)?, job))).max_by_key(|(fit, _)| *fit);
     let holds_all = |job: &&Job| {
         job.parts.iter().any(|part| part.gpu_uuid == uuid && part.instance == instance && part.share == WHOLE)
     };
     named.map(|(_, job)| job).or_else(|| jobs.iter().find(holds_all))
-}
-
-fn fit(cgroup: &str, workload: &Workload) -> Option<usize> {
-    let has = |id: &str| cgroup.split('/').any(|segment| segment.contains(id));
-    match workload {
-        Workload::Container(id) => has(id).then_some(usize::MAX),
-        Workload::Pod(uid) => (has(uid) || has(&uid.replace('-', "_"))).then_some(usize::MAX - 1),
-        Workload::Cgroup(prefix) => {
-            let rest = cgroup.strip_prefix(prefix.as_str())?;
-            (rest.is_empty() || rest.starts_with('/')).then_some(prefix.len())
-        }
-    }
 }
 
 /// Rows under each other, in columns as wide as their widest.
@@ -207,6 +194,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::Workload;
     use crate::tick::{DeviceInfo, InstanceTick, ProcessKinds};
 
     struct Given(Vec<Received>);
@@ -245,6 +233,7 @@ mod tests {
             power_limit_mw: Some(400_000),
             max_sm_clock_mhz: None,
             mig: false,
+            multiprocessors: None,
         };
         DeviceTick {
             info,
@@ -284,6 +273,17 @@ PID  GPU    KIND     MEMORY   SM    TENANT         JOB
 8    GPU-1  compute  1.5 GiB  13 %  _unattributed  -
 ";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn whose_a_process_is_is_told_as_the_meter_counts_it() {
+        let id = "a".repeat(64);
+        let mut holder = job("acme", 250_000, "/nowhere");
+        holder.workloads = vec![Workload::Container(id.clone())];
+        let owner = |cgroup: &str| owner("GPU-1", None, &process(1, cgroup), std::slice::from_ref(&holder)).is_some();
+        assert!(owner(&format!("/system.slice/docker-{id}.scope")));
+        assert!(!owner(&format!("/system.slice/x-{id}.scope")), "an id inside another name");
+        assert!(!owner(&format!("/user.slice/user-1000.slice/user@1000.service/docker-{id}.scope")), "posing");
     }
 
     #[test]

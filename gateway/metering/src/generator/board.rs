@@ -119,6 +119,7 @@ impl Board {
                 power_limit_mw: Some(model.limit_mw()),
                 max_sm_clock_mhz: Some(model.sm_mhz().1),
                 mig: options.mig > 0,
+                multiprocessors: None,
             },
             parts: (0..count).map(part).collect(),
             mig: options.mig > 0,
@@ -147,7 +148,6 @@ impl Board {
         readings.push(Metric::PowerW, power);
         readings.push(Metric::SmClockMhz, self.model.clock_mhz(util));
         readings.push(Metric::MemClockMhz, self.model.mem_mhz());
-        readings.push(Metric::MemUsedBytes, self.parts.iter().map(|part| part.memory_used).sum());
         let mut device = DeviceTick {
             info: self.info.clone(),
             state: DeviceState::Ok,
@@ -163,23 +163,23 @@ impl Board {
             device.instances = self.instances(fleet, ranks);
         } else if let (Some(part), Some(&(rank, _))) = (self.parts.first(), ranks.first()) {
             device.readings.push(Metric::GpuUtil, util);
+            device.readings.push(Metric::MemUsedBytes, part.memory_used);
             device.readings.push(Metric::MemUtil, util * H200_LOAD_MEM_UTIL / ONE / 10_000 * 10_000);
             if let Some(share) = self.sm_util(fleet, rank) {
                 device.readings.push(Metric::SmUtil, share);
             }
-            device.processes = part.processes(self.pid(0), util);
+            device.processes = part.processes(self.pid(0), Some(util));
         }
         device
     }
 
-    /// GPM of each; the driver's own utilisation does not exist under MIG.
+    /// GPM of each; the driver's own utilisation, of devices and processes, does not exist under MIG.
     fn instances(&self, fleet: Fleet, ranks: &[(u64, bool)]) -> Vec<InstanceTick> {
         let count = self.parts.len() as u32;
         let instance = |((number, part), &(rank, _)): ((u32, &Part), &(u64, bool))| {
             let mut readings = Readings::default();
             readings.push(Metric::MemUsedBytes, part.memory_used);
-            let share = self.sm_util(fleet, rank);
-            if let Some(share) = share {
+            if let Some(share) = self.sm_util(fleet, rank) {
                 readings.push(Metric::SmUtil, share);
             }
             InstanceTick {
@@ -188,7 +188,7 @@ impl Board {
                 multiprocessors: Some(self.model.multiprocessors() / count),
                 memory_total_bytes: Some(part.memory_total),
                 readings,
-                processes: part.processes(self.pid(number), share.unwrap_or_default()),
+                processes: part.processes(self.pid(number), None),
             }
         };
         (0..).zip(&self.parts).zip(ranks).map(instance).collect()
@@ -212,14 +212,14 @@ impl Part {
         }
     }
 
-    fn processes(&self, pid: u32, sm_util: u64) -> Option<Vec<Process>> {
+    fn processes(&self, pid: u32, sm_util: Option<u64>) -> Option<Vec<Process>> {
         let tenant = self.tenant.as_ref()?;
         Some(vec![Process {
             pid,
             started: Some(u64::from(pid) * 100),
             kinds: ProcessKinds { compute: true, graphics: false, mps: false },
             memory_bytes: Some(self.memory_used),
-            sm_util: Some(sm_util),
+            sm_util,
             cgroup: Some(format!("/tenants/{tenant}")),
         }])
     }

@@ -173,13 +173,15 @@ fn under_mig_instances_report_and_devices_do_not() {
         assert!(device.info.mig && device.processes.is_none() && device.instances.len() == 4);
         assert_eq!((device.readings.newest(Metric::GpuUtil), device.readings.newest(Metric::SmUtil)), (None, None));
         assert!(device.readings.newest(Metric::PowerW).is_some(), "power is the board's");
+        assert_eq!(device.readings.newest(Metric::MemUsedBytes), None, "memory is the instances'");
         let owner = if device.info.uuid.ends_with("00") { "/tenants/acme" } else { "/tenants/globex" };
         for instance in &device.instances {
             assert!(
                 instance.readings.newest(Metric::SmUtil).is_some()
                     && instance.readings.newest(Metric::GpuUtil).is_none()
             );
-            assert_eq!(instance.processes.as_ref().unwrap()[0].cgroup.as_deref(), Some(owner));
+            let process = &instance.processes.as_ref().unwrap()[0];
+            assert_eq!((process.cgroup.as_deref(), process.sm_util), (Some(owner), None));
         }
     }
 }

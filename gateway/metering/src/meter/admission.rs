@@ -1,5 +1,7 @@
 //! Which jobs may start: each once, with names that snapshots take, and no device shared out to more than 100 %.
 
+use std::collections::BTreeSet;
+
 use super::holdings::Holding;
 use super::{Job, JobRefused, Part, Workload};
 
@@ -7,7 +9,7 @@ use super::{Job, JobRefused, Part, Workload};
 const MOST_PARTS: usize = 128;
 const LONGEST_NAME: usize = 128;
 const MOST_WORKLOADS: usize = 1_024;
-const WHOLE: u64 = 1_000_000;
+const WHOLE: u64 = super::WHOLE as u64;
 
 /// Holds a job against those that are running.
 pub(super) fn check(job: &Job, running: &[Holding]) -> Result<(), JobRefused> {
@@ -54,6 +56,10 @@ fn check_text(job: &Job) -> Result<(), JobRefused> {
     }
     if job.parts.iter().any(|part| part.share == 0 || !is_name(&part.gpu_uuid)) {
         return refuse("each part must name its device by UUID and have a share above 0");
+    }
+    let mut named = BTreeSet::new();
+    if !job.parts.iter().all(|part| named.insert((&part.gpu_uuid, part.instance))) {
+        return refuse("it names a device or instance twice; add the shares up into one part");
     }
     let fits_all = |workload: &Workload| match workload {
         Workload::Cgroup(prefix) => !prefix.starts_with('/') || prefix.trim_matches('/').is_empty(),

@@ -1,13 +1,14 @@
 //! Whose work a device did since the last pass, as far as its processes tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Workload;
 use super::cgroup::CgroupPath;
 use super::covering::Unit;
+use super::holdings::Holding;
 use crate::tick::{Metric, Process};
 
-const WHOLE: u64 = 1_000_000;
+const WHOLE: u64 = super::WHOLE as u64;
 
 /// What a pass tells of who used a device or instance.
 #[derive(Debug, Default)]
@@ -39,11 +40,38 @@ pub(super) struct Own {
 #[derive(Debug, Default)]
 pub(super) struct Pids(BTreeMap<u32, Option<u64>>);
 
-/// The workloads of all holdings, in the order of their start.
+/// The workloads of all holdings: of those that run in the order of their start, then of those that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Claims<'a>(pub(super) Vec<(usize, &'a Workload)>);
 
-impl Claims<'_> {
+impl<'a> Claims<'a> {
+    pub(super) fn of(holdings: &'a [Holding]) -> Self {
+        let claimants = || holdings.iter().enumerate().filter(|(_, holding)| !holding.is_told);
+        let running = claimants().filter(|(_, holding)| holding.end.is_none());
+        // Of two that name one cgroup equally closely, a process is the running one's.
+        let ended = claimants().filter(|(_, holding)| holding.end.is_some());
+        let all = running.chain(ended);
+        Self(all.flat_map(|(index, holding)| holding.workloads.iter().map(move |of| (index, of))).collect())
+    }
+
+    /// An instance is wholly that holding's whose processes all of its processes are, as far as is known of them. By two of
+    /// them it cannot be said who used how much.
+    pub(super) fn of_instance(&self, unit: &Unit, processes: Option<&[Process]>) -> Use {
+        let works = works(unit, processes);
+        let Some(processes) = processes else { return Use { works, by_holding: None } };
+        let known = processes.iter().filter(|process| process.started.is_some() && process.cgroup.is_some());
+        let holders: BTreeSet<Option<usize>> = known.map(|process| self.holder(process)).collect();
+        let mut holders = holders.into_iter();
+        let by_holding = match (holders.next(), holders.next()) {
+            (Some(Some(only)), None) => Some(BTreeMap::from([(only, Own { sm: WHOLE, memory: None })])),
+            // Nobody's processes, or none.
+            (Some(None), None) => Some(BTreeMap::new()),
+            (None, _) => processes.is_empty().then(BTreeMap::new),
+            (Some(_), Some(_)) => None,
+        };
+        Use { works, by_holding }
+    }
+
     /// The closest fit; the first of several.
     fn holder(&self, process: &Process) -> Option<usize> {
         let path = CgroupPath::parse(process.cgroup.as_deref()?)?;

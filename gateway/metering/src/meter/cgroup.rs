@@ -1,10 +1,16 @@
 //! Whose a process is, by its cgroup path: pods and containers of Kubernetes, containers of Docker, CRI-O and Podman, and
 //! prefixes, in the v1 and v2 hierarchies and with the cgroupfs and systemd drivers.
 //!
-//! A tenant may create cgroups below its own, and name them as it likes. So the outermost pod counts, its container is the
-//! segment right below it, and a name must fit wholly: an id inside a longer name is nobody's.
+//! A tenant may create cgroups below its own, and name them as it likes. So a pod counts at the top only, where the system
+//! alone makes cgroups, its container is the segment right below it, and a name must fit wholly: an id inside a longer name is
+//! nobody's.
 
 use super::Workload;
+
+/// How well a process's cgroup path fits a workload, larger is closer; `None` where it does not.
+pub(crate) fn fit(path: &str, workload: &Workload) -> Option<usize> {
+    CgroupPath::parse(path)?.fit(workload)
+}
 
 /// What runtimes put before a container's id in a scope's name.
 const RUNTIMES: [&str; 4] = ["cri-containerd-", "crio-", "docker-", "libpod-"];
@@ -25,20 +31,11 @@ impl<'a> CgroupPath<'a> {
         if segments.contains(&"..") || segments.contains(&".") {
             return None;
         }
-        // Each segment with the two above it.
-        let mut above = ("", "");
-        let mut pod = None;
-        let mut outermost = None;
-        for segment in segments {
-            if pod.is_some() {
-                return Some(Self { path, pod, container: container(segment) });
-            }
-            pod = pod_uid(segment, above);
-            outermost = outermost.or_else(|| scoped(segment).or_else(|| bare(segment).filter(|_| above.1 == "docker")));
-            above = (above.1, segment);
-        }
-        // A pod itself is no container, even where its node runs in one.
-        Some(Self { path, pod, container: outermost.filter(|_| pod.is_none()) })
+        let (pod, container) = match pod(&segments) {
+            Some(Pod { uid, below }) => (Some(uid), below.first().and_then(|segment| container(segment))),
+            None => (None, outermost(&segments)),
+        };
+        Some(Self { path, pod, container })
     }
 
     /// How well a workload fits, larger is closer; `None` where it does not.
@@ -55,21 +52,67 @@ impl<'a> CgroupPath<'a> {
     }
 }
 
-/// The UID in a segment that is a pod's: `pod<uid>` below `kubepods` and its class (cgroupfs), or
-/// `kubepods[-class]-pod<uid>.slice` (systemd).
-fn pod_uid<'a>(segment: &'a str, above: (&str, &str)) -> Option<&'a str> {
-    if let Some(stem) = segment.strip_suffix(".slice") {
-        let (class, uid) = stem.rsplit_once("-pod")?;
-        let root = class.strip_suffix("-burstable").or_else(|| class.strip_suffix("-besteffort")).unwrap_or(class);
-        let is_kubepods = root == "kubepods" || root.ends_with("-kubepods");
-        return Some(uid).filter(|uid| is_kubepods && is_uid(uid, b'_'));
-    }
-    let is_below = match above {
-        (_, "kubepods") => true,
-        (grandparent, "burstable" | "besteffort") => grandparent == "kubepods",
-        _ => false,
+struct Pod<'a, 's> {
+    uid: &'a str,
+    below: &'s [&'a str],
+}
+
+/// At the top only, or where a node itself runs in a container of Docker (kind), in that.
+fn pod<'a, 's>(segments: &'s [&'a str]) -> Option<Pod<'a, 's>> {
+    let top = match segments {
+        ["docker", id, below @ ..] if bare(id).is_some() => below,
+        top => top,
     };
-    segment.strip_prefix("pod").filter(|uid| is_below && is_uid(uid, b'-'))
+    pod_of_cgroupfs(top).or_else(|| pod_of_systemd(top))
+}
+
+/// `pod<uid>` below `kubepods` and its class.
+fn pod_of_cgroupfs<'a, 's>(top: &'s [&'a str]) -> Option<Pod<'a, 's>> {
+    let (segment, below) = match top {
+        ["kubelet", "kubepods", "burstable" | "besteffort", pod, below @ ..]
+        | ["kubepods", "burstable" | "besteffort", pod, below @ ..]
+        | ["kubelet", "kubepods", pod, below @ ..]
+        | ["kubepods", pod, below @ ..] => (*pod, below),
+        _ => return None,
+    };
+    let uid = segment.strip_prefix("pod").filter(|uid| is_uid(uid, b'-'))?;
+    Some(Pod { uid, below })
+}
+
+/// `kubepods[-class]-pod<uid>.slice` below the slices that its name says it is below, and nothing else: all of them are the
+/// system's. Seen from inside a namespace, some may be missing.
+fn pod_of_systemd<'a, 's>(top: &'s [&'a str]) -> Option<Pod<'a, 's>> {
+    let index = top.iter().position(|segment| systemd_uid(segment).is_some())?;
+    let (above, rest) = top.split_at_checked(index)?;
+    let (segment, below) = rest.split_first()?;
+    let is_its_own = |above: &&str| {
+        let stem = above.strip_suffix(".slice");
+        stem.and_then(|stem| segment.strip_prefix(stem)).is_some_and(|rest| rest.starts_with('-'))
+    };
+    Some(Pod { uid: systemd_uid(segment)?, below }).filter(|_| above.iter().all(is_its_own))
+}
+
+fn systemd_uid(segment: &str) -> Option<&str> {
+    let (class, uid) = segment.strip_suffix(".slice")?.rsplit_once("-pod")?;
+    let root = class.strip_suffix("-burstable").or_else(|| class.strip_suffix("-besteffort")).unwrap_or(class);
+    let is_kubepods = root == "kubepods" || root.ends_with("-kubepods");
+    Some(uid).filter(|uid| is_kubepods && is_uid(uid, b'_'))
+}
+
+/// The container that is in no other: right below slices, which are the system's, not below services, scopes and whatever
+/// else is handed over to somebody. Users' own slices have containers of Podman only, which runs without root.
+fn outermost<'a>(segments: &[&'a str]) -> Option<&'a str> {
+    if let ["docker", id, ..] = segments {
+        return bare(id);
+    }
+    let index = segments.iter().position(|segment| scoped(segment).is_some())?;
+    let (above, rest) = segments.split_at_checked(index)?;
+    let segment = rest.first()?;
+    let counts = match above.first() {
+        Some(&"user.slice") => segment.starts_with("libpod-"),
+        _ => above.iter().all(|above| above.ends_with(".slice")),
+    };
+    scoped(segment).filter(|_| counts)
 }
 
 fn container(segment: &str) -> Option<&str> {
@@ -157,6 +200,12 @@ mod tests {
             (format!("/docker/{a}"), false, true),
             (format!("/system.slice/docker-{a}.scope"), false, true),
             (format!("/machine.slice/libpod-{a}.scope/container"), false, true),
+            (
+                format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{a}.scope/container"),
+                false,
+                true,
+            ),
+            (format!("/../docker-{a}.scope"), false, true),
             ("/slurm/uid_1000/job_42/step_0".to_owned(), false, false),
             ("/".to_owned(), false, false),
         ];
@@ -186,6 +235,19 @@ mod tests {
             format!("/system.slice/crio-conmon-{a}.scope"),
             format!("/system.slice/evil-docker-{a}.scope"),
             format!("/docker/buildkit/{a}"),
+            // What users and services may make below what they were given.
+            format!("/user.slice/user-1000.slice/user@1000.service/kubepods.slice/kubepods-pod{s}.slice/run-1.service"),
+            format!("/../../user.slice/user-1000.slice/user@1000.service/kubepods.slice/kubepods-pod{s}.slice/x.scope"),
+            format!("/../user@1000.service/kubepods.slice/kubepods-pod{s}.slice/cri-containerd-{a}.scope"),
+            format!("/user.slice/user-1000.slice/user@1000.service/app.slice/docker-{a}.scope"),
+            format!("/user.slice/user-1000.slice/crio-{a}.scope"),
+            format!("/user.slice/user-1000.slice/cri-containerd-{a}.scope"),
+            format!("/system.slice/ci.service/docker-{a}.scope"),
+            format!("/system.slice/ci.service/docker/{a}"),
+            format!("/system.slice/ci.service/kubepods/pod{u}/{a}"),
+            format!("/system.slice/slurmstepd.scope/job_1/step_0/kubelet/kubepods/pod{u}/{a}"),
+            format!("/slurm/uid_1000/job_42/libpod-{a}.scope"),
+            format!("/other.slice/kubepods.slice/kubepods-pod{s}.slice"),
         ];
         for path in table {
             assert_eq!(found(&path), (None, None), "{path}");

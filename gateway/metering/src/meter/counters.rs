@@ -3,10 +3,12 @@
 use ethnum::U256;
 
 use super::covering::Cover;
+use super::devices::Split;
 use super::held::Held;
+use super::jobs::WHOLE;
 
 /// Millionths in one.
-const ONE: u128 = 1_000_000;
+const ONE: u128 = WHOLE as u128;
 
 /// Since the boot epoch or the job's start, whichever is later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +79,10 @@ impl Counted {
     }
 
     /// Adds this part's part of what its device used while it was held in part.
-    pub(super) fn count_energy(&mut self, mj: u64, held: u128, span_us: u64, (part, whole): (u64, u64)) {
+    pub(super) fn count_energy(&mut self, mj: u64, held: u128, span_us: u64, split: Split) {
         let energy = self.energy.get_or_insert(0);
-        let used = U256::from(mj) * U256::from(held) * U256::from(part) * U256::from(ONE);
-        let times = U256::from(span_us) * U256::from(whole);
+        let used = U256::from(mj) * U256::from(held) * U256::from(split.part) * U256::from(ONE);
+        let times = U256::from(span_us) * U256::from(split.whole);
         *energy += used.checked_div(times).map_or(0, U256::as_u128);
     }
 }

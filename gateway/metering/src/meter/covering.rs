@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::tick::{Metric, Reading, Readings, Unit as MetricUnit};
 
+/// A petabyte; no memory is as large.
+pub(super) const PETABYTE: u64 = 1_000_000_000_000_000;
+
 /// A value that held over (from, to], monotonic µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cover {
@@ -119,8 +122,8 @@ fn is_possible(metric: Metric, value: u64) -> bool {
     value
         <= match metric.unit() {
             MetricUnit::Millionths => 1_000_000,
-            // A petabyte less a byte, a megawatt, a terahertz.
-            MetricUnit::Bytes => 999_999_999_999_999,
+            MetricUnit::Bytes => PETABYTE - 1,
+            // A megawatt, a terahertz.
             MetricUnit::Milliwatts => 1_000_000_000,
             MetricUnit::Megahertz => 1_000_000,
         }

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::attribution::{Pids, Use};
 use super::covering::{Cover, Unit};
 use super::health::{Health, Reasons};
-use crate::tick::{DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, Metric};
+use super::models::NAMELESS;
+use super::windows::LONGEST_US;
+use crate::tick::{DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, MAX_INSTANCES, Metric};
 
-/// Missing this long, a device or instance is forgotten.
-const KEPT_US: u64 = 900_000_000;
+/// An energy counter that ran backwards this often, in so long, is broken: its energy is refused.
+const MOST_BACKWARDS: usize = 3;
+const BACKWARDS_KEPT_US: u64 = 600_000_000;
 /// A device's energy cannot grow faster than four times its power limit, or 3 kW where that is not known.
 const POWER_MARGIN: u64 = 4;
 const MOST_POWER_MW: u64 = 3_000_000;
@@ -29,7 +32,9 @@ pub(super) struct Pass {
 
 #[derive(Debug)]
 pub(super) struct Device {
-    pub(super) model: String,
+    /// As in the price book. `None`: the driver has not named it yet.
+    pub(super) model: Option<String>,
+    nameless_passes: u32,
     pub(super) mig: bool,
     pub(super) health: Health,
     /// Readings came with the last pass.
@@ -38,6 +43,10 @@ pub(super) struct Device {
     /// Whether it was under load, as a share of 1, over what its power readings cover.
     pub(super) load: Vec<Cover>,
     pub(super) instances: BTreeMap<InstanceId, Instance>,
+    /// Of the board, as the driver tells.
+    multiprocessors: Option<u32>,
+    /// The most that the instances of its model have come to.
+    pub(super) most_multiprocessors: u64,
     pub(super) energy: Option<EnergyUse>,
     /// What its processes did since the last pass.
     pub(super) used: Use,
@@ -46,7 +55,16 @@ pub(super) struct Device {
     pub(super) shared_out: u64,
     pub(super) pids: Pids,
     energy_read: Option<(u64, u64)>,
+    /// When its energy counter ran backwards; the newest.
+    backwards: Vec<u64>,
     seen: u64,
+}
+
+/// A part of a board, by multiprocessors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    pub(super) part: u64,
+    pub(super) whole: u64,
 }
 
 #[derive(Debug)]
@@ -75,23 +93,37 @@ pub(super) struct Noticed {
 }
 
 impl Device {
-    pub(super) fn new(model: String, pass: Pass) -> Self {
+    pub(super) fn new(pass: Pass) -> Self {
         Self {
-            model,
+            model: None,
+            nameless_passes: 0,
             mig: false,
             health: Health::Ok,
             is_read: false,
             board: Unit::new(pass.last, pass.tick_us),
             load: Vec::new(),
             instances: BTreeMap::new(),
+            multiprocessors: None,
+            most_multiprocessors: 0,
             energy: None,
             used: Use::default(),
             reasons: Reasons::default(),
             shared_out: pass.now,
             pids: Pids::default(),
             energy_read: None,
+            backwards: Vec::new(),
             seen: pass.now,
         }
+    }
+
+    /// It keeps the first that was told; after so many good passes without one it has none.
+    pub(super) fn learn_model(&mut self, told: Option<String>, patience: u32) {
+        if self.model.is_some() {
+            return;
+        }
+        self.nameless_passes += u32::from(told.is_none() && self.health == Health::Ok);
+        let is_nameless = self.nameless_passes >= patience;
+        self.model = told.or_else(|| is_nameless.then(|| NAMELESS.to_owned()));
     }
 
     /// Of what is to come, nothing is of this pass yet.
@@ -107,10 +139,26 @@ impl Device {
         }
     }
 
-    /// True where its energy counter is below what it was: the driver was loaded anew, or the counter reset.
-    pub(super) fn counts_backwards(&self, tick: &DeviceTick) -> bool {
+    /// True where its energy counter is below what it was: the driver was loaded anew, or the counter reset. One that does so
+    /// again and again is broken, and says nothing of the driver.
+    pub(super) fn notice_backwards(&mut self, tick: &DeviceTick, now: u64) -> bool {
+        self.backwards.retain(|at| now.saturating_sub(*at) < BACKWARDS_KEPT_US);
         let read = self.energy_read.zip(tick.energy_mj.filter(|_| tick.state == DeviceState::Ok));
-        read.is_some_and(|((_, before), now)| now < before)
+        if read.is_none_or(|((_, before), counter)| counter >= before) {
+            return false;
+        }
+        let is_broken = self.has_broken_energy();
+        if is_broken {
+            self.backwards.remove(0);
+        } else {
+            self.open_gap(now);
+        }
+        self.backwards.push(now);
+        !is_broken
+    }
+
+    fn has_broken_energy(&self) -> bool {
+        self.backwards.len() >= MOST_BACKWARDS
     }
 
     pub(super) fn open_gap(&mut self, now: u64) {
@@ -133,6 +181,7 @@ impl Device {
         }
         self.health = health;
         self.mig = tick.info.mig;
+        self.multiprocessors = tick.info.multiprocessors;
         noticed.refused += self.board.cover(&tick.readings, pass.read_at);
         self.observe_load(&tick.info, tick);
         self.observe_instances(&tick.instances, pass, &mut noticed);
@@ -165,6 +214,10 @@ impl Device {
     fn observe_instances(&mut self, ticks: &[InstanceTick], pass: Pass, noticed: &mut Noticed) {
         self.instances.values_mut().for_each(|instance| instance.is_present = false);
         for tick in ticks {
+            if self.instances.len() >= MAX_INSTANCES && !self.instances.contains_key(&tick.id) {
+                noticed.refused += 1;
+                continue;
+            }
             let instance = self.instances.entry(tick.id).or_insert_with(|| Instance::new(pass));
             noticed.refused += instance.unit.cover(&tick.readings, pass.read_at);
             instance.multiprocessors = tick.multiprocessors.filter(|count| *count > 0);
@@ -174,15 +227,19 @@ impl Device {
         for instance in self.instances.values_mut().filter(|instance| !instance.is_present) {
             instance.unit.open_gap(pass.now);
         }
-        self.instances.retain(|_, instance| pass.now - instance.seen < KEPT_US);
+        self.instances.retain(|_, instance| pass.now - instance.seen < LONGEST_US);
+        self.most_multiprocessors = self.most_multiprocessors.max(self.cut_multiprocessors().unwrap_or_default());
     }
 
     fn observe_energy(&mut self, tick: &DeviceTick, pass: Pass, noticed: &mut Noticed) {
         let Some(now) = tick.energy_mj else { return };
-        if let Some((from, before)) = self.energy_read
+        if self.has_broken_energy() {
+            noticed.refused += 1;
+        } else if let Some((from, before)) = self.energy_read
             && let Some(mj) = now.checked_sub(before)
         {
-            let power_mw = tick.info.power_limit_mw.map_or(MOST_POWER_MW, |limit| limit.saturating_mul(POWER_MARGIN));
+            let power_mw = tick.info.power_limit_mw.filter(|limit| *limit > 0);
+            let power_mw = power_mw.map_or(MOST_POWER_MW, |limit| limit.saturating_mul(POWER_MARGIN));
             // Drivers count in steps, so that a short while may hold a step of a longer one.
             let most_mj = u128::from(power_mw) * u128::from((pass.now - from).saturating_add(pass.tick_us)) / 1_000_000;
             if u128::from(mj) <= most_mj {
@@ -204,7 +261,7 @@ impl Device {
     }
 
     pub(super) fn is_forgotten(&self, now: u64) -> bool {
-        now.saturating_sub(self.seen) >= KEPT_US
+        now.saturating_sub(self.seen) >= LONGEST_US
     }
 
     /// That of the instances where there are any, else of the device as a whole.
@@ -212,13 +269,41 @@ impl Device {
         self.mig && self.instances.values().any(|instance| instance.is_present)
     }
 
-    /// An instance's multiprocessors and those of all instances: what board power and energy are split by. `None` where the
-    /// driver does not tell.
-    pub(super) fn split(&self, id: InstanceId) -> Option<(u64, u64)> {
-        let present = || self.instances.values().filter(|instance| instance.is_present);
-        let all = present().map(|instance| instance.multiprocessors.map(u64::from)).sum::<Option<u64>>()?;
+    /// Of all instances that there are; `None` where the driver does not tell.
+    fn cut_multiprocessors(&self) -> Option<u64> {
+        let present = self.instances.values().filter(|instance| instance.is_present);
+        present.map(|instance| instance.multiprocessors.map(u64::from)).sum()
+    }
+
+    fn board_multiprocessors(&self) -> u64 {
+        self.multiprocessors.filter(|count| *count > 0).map_or(self.most_multiprocessors, u64::from)
+    }
+
+    /// An instance's multiprocessors and the board's: what board power and energy are split by. `None` where the driver does
+    /// not tell.
+    pub(super) fn split(&self, id: InstanceId) -> Option<Split> {
+        let cut = self.cut_multiprocessors()?;
         let own = self.instances.get(&id).filter(|instance| instance.is_present)?.multiprocessors?;
-        Some((u64::from(own), all))
+        Some(Split { part: u64::from(own), whole: self.board_multiprocessors().max(cut) })
+    }
+
+    /// Of a partitioned board, what is in no instance.
+    pub(super) fn uncut(&self) -> Option<Split> {
+        let cut = self.cut_multiprocessors().filter(|_| self.is_partitioned())?;
+        let whole = self.board_multiprocessors();
+        Some(Split { part: whole.checked_sub(cut)?, whole }).filter(|rest| rest.part > 0)
+    }
+
+    /// Whether the pass at `now` told who uses it; an instance that is no more is used by nobody.
+    pub(super) fn tells_use(&self, instance: Option<InstanceId>, now: u64) -> bool {
+        let is_told = match instance {
+            None => self.mig || self.used.by_holding.is_some(),
+            Some(id) => {
+                let instance = self.instances.get(&id).filter(|instance| instance.is_present);
+                instance.is_none_or(|instance| instance.used.by_holding.is_some())
+            }
+        };
+        is_told && self.health == Health::Ok && self.seen == now
     }
 
     pub(super) fn instance_health(&self, id: InstanceId) -> Health {

@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use super::windows::LONGEST_US;
 use crate::tick::{DeviceState, InstanceId};
 
-/// Reasons are told this long after they were last seen, as long as the longest window has readings from then.
-const KEPT_US: u64 = 900_000_000;
 /// Of one device. Where there are more, those seen longest ago are forgotten.
 const MOST_REASONS: usize = 64;
 /// What a snapshot takes.
@@ -85,8 +84,9 @@ impl Reasons {
         }
     }
 
+    /// Reasons are told as long as the longest window has readings from when they were last seen.
     pub(super) fn forget(&mut self, now: u64) {
-        self.0.retain(|_, seen| now.saturating_sub(*seen) < KEPT_US);
+        self.0.retain(|_, seen| now.saturating_sub(*seen) < LONGEST_US);
     }
 
     /// Those that concern a part: of its device, and of its own instance. What was seen before it was held is the business of

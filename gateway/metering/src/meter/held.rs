@@ -60,6 +60,11 @@ impl Held {
         clipped.filter(|span| span.from < span.to)
     }
 
+    /// When it was held last.
+    pub(super) fn end(&self) -> Option<u64> {
+        Some(self.spans.back()?.1.to)
+    }
+
     /// Forgets the spans that ended before.
     pub(super) fn forget(&mut self, before: u64) {
         while self.spans.len() > 1 && self.spans.front().is_some_and(|(_, span)| span.to < before) {

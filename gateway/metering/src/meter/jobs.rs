@@ -2,6 +2,9 @@
 
 use crate::tick::InstanceId;
 
+/// All of a device or instance, in the millionths of shares.
+pub const WHOLE: u32 = 1_000_000;
+
 /// A tenant's hold on devices or parts of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -18,7 +21,7 @@ pub struct Job {
 pub struct Part {
     pub gpu_uuid: String,
     pub instance: Option<InstanceId>,
-    /// Of the device or instance, millionths, above 0 and at most 1,000,000.
+    /// Of the device or instance, millionths, above 0 and at most [`WHOLE`].
     pub share: u32,
 }
 

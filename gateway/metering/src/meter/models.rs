@@ -7,11 +7,11 @@ const LINES: [&str; 3] = ["NVIDIA ", "Tesla ", "GeForce "];
 /// Of snapshots' `gpu_model`, bytes.
 const LONGEST: usize = 128;
 /// For a device that has no name.
-const NAMELESS: &str = "unknown";
+pub(super) const NAMELESS: &str = "unknown";
 
 /// As the settings say, else by rule: what precedes the first `-` or space after the product line, where it has a digit
-/// (`NVIDIA A100-SXM4-80GB`: `A100`), else all of it (`NVIDIA GeForce RTX 4090`: `RTX 4090`).
-pub(super) fn model_of(name: &str, models: &BTreeMap<String, String>) -> String {
+/// (`NVIDIA A100-SXM4-80GB`: `A100`), else all of it (`NVIDIA GeForce RTX 4090`: `RTX 4090`). `None`: it says no name.
+pub(super) fn model_of(name: &str, models: &BTreeMap<String, String>) -> Option<String> {
     let model = models.get(name).map_or_else(|| by_rule(name), String::as_str);
     presentable(model)
 }
@@ -26,12 +26,12 @@ fn by_rule(name: &str) -> &str {
 }
 
 /// A name that snapshots take, whatever the driver said.
-fn presentable(model: &str) -> String {
+fn presentable(model: &str) -> Option<String> {
     let mut text: String = model.chars().filter(|letter| !letter.is_control()).collect();
     while text.len() > LONGEST {
         text.pop();
     }
-    if text.is_empty() { NAMELESS.to_owned() } else { text }
+    (!text.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
@@ -55,19 +55,18 @@ mod tests {
             ("NVIDIA RTX A6000", "RTX A6000"),
             ("NVIDIA TITAN V", "TITAN V"),
             ("Graphics Device", "Graphics Device"),
-            ("", "unknown"),
-            ("\u{7}\n", "unknown"),
         ];
         for (name, model) in table {
-            assert_eq!(model_of(name, &BTreeMap::new()), model, "{name}");
+            assert_eq!(model_of(name, &BTreeMap::new()).as_deref(), Some(model), "{name}");
         }
-        assert!(model_of(&"X".repeat(500), &BTreeMap::new()).len() <= LONGEST);
+        assert_eq!(["", " ", "\u{7}\n"].map(|name| model_of(name, &BTreeMap::new())), [const { None }; 3]);
+        assert!(model_of(&"X".repeat(500), &BTreeMap::new()).unwrap().len() <= LONGEST);
     }
 
     #[test]
     fn the_settings_have_the_last_word() {
         let models = BTreeMap::from([("NVIDIA H100 80GB HBM3".to_owned(), "H100-SXM".to_owned())]);
-        assert_eq!(model_of("NVIDIA H100 80GB HBM3", &models), "H100-SXM");
-        assert_eq!(model_of("NVIDIA H100 PCIe", &models), "H100");
+        assert_eq!(model_of("NVIDIA H100 80GB HBM3", &models).unwrap(), "H100-SXM");
+        assert_eq!(model_of("NVIDIA H100 PCIe", &models).unwrap(), "H100");
     }
 }

@@ -13,7 +13,8 @@ use serde_json::Value;
 use super::counters::Counted;
 use super::devices::Device;
 use super::health::{Health, told};
-use super::holdings::{Holding, Method, Pool, Portion};
+use super::holdings::{Holding, Pool};
+use super::portion::{Method, Portion};
 use super::weighted::{self, Weighted, millionths};
 use super::windows::{Sums, WINDOWS};
 use super::{JobEnd, MeterSettings};
@@ -43,22 +44,18 @@ pub(super) struct Moment<'a> {
 }
 
 impl Moment<'_> {
-    /// The snapshots of a holding that goes on, one for each GPU model of which it holds something now.
+    /// The snapshots of a holding that goes on, one for each GPU model of which it holds something now, or held until lately
+    /// and nobody can say whether it still does.
     pub(super) fn live(&self, holding: &mut Holding, next_seq: &mut impl FnMut() -> u64) -> Vec<WireSnapshot> {
         // A part that was never seen has no model, and so no snapshot of its own to be missed in.
         let is_short = !holding.follows_use && holding.parts.iter().any(|part| part.pool.is_none());
         let health = self.health.max(if is_short { Health::Degraded } else { Health::Ok });
-        self.render(
-            holding,
-            |part| part.share,
-            next_seq,
-            |snapshot, pool, parts| {
-                snapshot.windows = self.windows(pool, parts);
-                let ails = parts.iter().map(|part| self.health_of(part)).max().unwrap_or(health);
-                snapshot.health = ails.max(health).word().to_owned();
-                snapshot.reasons = told(parts.iter().flat_map(|part| self.reasons_of(part)));
-            },
-        )
+        self.render(holding, Portion::told_share, next_seq, |snapshot, pool, parts| {
+            snapshot.windows = self.windows(pool, parts);
+            let ails = parts.iter().map(|part| self.health_of(part)).max().unwrap_or(health);
+            snapshot.health = ails.max(health).word().to_owned();
+            snapshot.reasons = told(parts.iter().flat_map(|part| self.reasons_of(part)));
+        })
     }
 
     /// The last ones of a holding: what it came to, and that it is over.
@@ -131,18 +128,19 @@ impl Moment<'_> {
 
     fn health_of(&self, part: &Portion) -> Health {
         // One that is not held now ails nobody.
-        if part.share == 0 {
+        if part.told_share() == 0 {
             return Health::Ok;
         }
-        match (self.devices.get(&part.gpu_uuid), part.instance) {
+        let of_device = match (self.devices.get(&part.gpu_uuid), part.instance) {
             (None, _) => Health::Degraded,
             (Some(device), None) => device.health,
             (Some(device), Some(id)) => device.instance_health(id),
-        }
+        };
+        of_device.max(if part.is_missed { Health::Degraded } else { Health::Ok })
     }
 
     fn reasons_of<'b>(&'b self, part: &'b Portion) -> impl Iterator<Item = (u64, &'b str)> {
-        let device = self.devices.get(&part.gpu_uuid).filter(|_| part.share > 0);
+        let device = self.devices.get(&part.gpu_uuid).filter(|_| part.told_share() > 0);
         device.into_iter().flat_map(|device| device.reasons.of(part.instance, part.since))
     }
 

@@ -3,7 +3,9 @@
 mod attribution;
 mod exactness;
 mod faults;
+mod mig;
 mod statistics;
+mod unknown;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +16,10 @@ use farebox_pricing::usage::Window;
 
 use super::*;
 use crate::snapshot::{MetricWindow, Snapshot};
-use crate::tick::{DeviceInfo, DeviceState, InstanceId, InstanceTick, Metric, Process, Reading, Readings};
+use crate::tick::{
+    DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, Library, Metric, Process, Reading, Readings, Tick,
+    Xid,
+};
 
 const S: u64 = 1_000_000;
 /// Monotonic time of the first pass.
@@ -117,6 +122,7 @@ fn gpu(uuid: &str, readings: &[(Metric, u64)]) -> DeviceTick {
         power_limit_mw: Some(400_000),
         max_sm_clock_mhz: Some(1_410),
         mig: false,
+        multiprocessors: None,
     };
     DeviceTick {
         info,

@@ -90,8 +90,10 @@ impl Series {
     }
 
     fn enter(&mut self, piece: Piece, pooled: &mut Pooled) {
-        let (quanta, weight) = (quantised(self.metric, piece.value), piece.weight(u64::from(piece.length)));
+        let quanta = quantised(self.metric, piece.value);
         for (tail, set) in self.tails.iter_mut().zip(pooled.iter_mut()) {
+            // A reading may reach back behind what has left a short window: that part never enters it.
+            let weight = piece.weight(piece.to.saturating_sub(piece.from().max(tail.cut)));
             tail.sums.covered += u128::from(weight);
             tail.sums.sum += u128::from(weight) * u128::from(piece.value);
             set.add(quanta, weight);
@@ -206,6 +208,19 @@ mod tests {
         assert_eq!(series.entries(), MOST_PIECES);
         let covered = series.sums().map(|sums| sums.covered / 10_000_000_000);
         assert_eq!(covered, [1_000, 6_000, 16_384, 16_384], "of 90,000 rows in the longest");
+    }
+
+    #[test]
+    fn what_reaches_back_behind_a_window_never_enters_it() {
+        let (mut series, mut pooled) = (Series::new(Metric::GpuUtil), Pooled::default());
+        push(&mut series, &mut pooled, (0, 5 * S), 1_000_000);
+        series.advance(30 * S, &mut pooled);
+        push(&mut series, &mut pooled, (10 * S, 30 * S), 500_000);
+        assert_eq!(series.sums().map(|sums| sums.covered / 1_000_000_000_000), [10, 25, 25, 25]);
+        series.advance(45 * S, &mut pooled);
+        assert_eq!(series.sums().map(|sums| sums.covered), [0, 25, 25, 25].map(|s| s * 1_000_000_000_000));
+        series.advance(930 * S, &mut pooled);
+        assert!(series.is_empty() && pooled.iter().all(|set| set.entries() == 0));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::tick::{
-    DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, Library, Metric, Process, ProcessKinds, Reading,
-    Readings, Tick, Xid,
+    DeviceInfo, DeviceState, DeviceTick, InstanceId, InstanceTick, Library, MAX_DEVICES, MAX_INSTANCES, Metric,
+    Process, ProcessKinds, Reading, Readings, Tick, Xid,
 };
 
 /// A value of each row; empty where no row has one.
@@ -139,11 +139,25 @@ impl Decoder {
         if let Some(before) = self.mono_us.filter(|before| line.mono_us <= *before) {
             return Err(format!("`mono_us` {} is not after {before}, the one before", line.mono_us));
         }
+        if let Some(layout) = &line.layout {
+            check_size(layout)?;
+        }
         let layout = line.layout.take().or_else(|| self.layout.take()).ok_or("no line before it has a `layout`")?;
         let tick = line.into_tick(&layout)?;
         self.mono_us = Some(tick.mono_us);
         self.layout = Some(layout);
         Ok(tick)
+    }
+}
+
+/// A recording may come from anywhere.
+fn check_size(layout: &[DeviceLayout]) -> Result<(), String> {
+    if layout.len() > MAX_DEVICES {
+        return Err(format!("it has {} devices, over {MAX_DEVICES}", layout.len()));
+    }
+    match layout.iter().map(|device| device.instances.len()).find(|count| *count > MAX_INSTANCES) {
+        Some(count) => Err(format!("a device has {count} instances, over {MAX_INSTANCES}")),
+        None => Ok(()),
     }
 }
 

@@ -39,8 +39,8 @@ impl FromStr for Speed {
 /// each is due.
 ///
 /// In a loop time goes on: the first tick of the next round follows the last one by the recording's own period, on both
-/// clocks, and energy counters go on from where they stood. The library is not initialised anew, so there is no new boot
-/// epoch.
+/// clocks, and energy counters go on from where they stood. The library is not initialised anew at the turn, so there is no
+/// new boot epoch but those that were recorded.
 pub struct Replay {
     recording: Recording,
     speed: Speed,
@@ -63,7 +63,17 @@ struct Round {
     /// Of the file, in this round: (first, last).
     wall: Option<(i64, i64)>,
     mono: Option<(u64, u64)>,
+    library: Option<LibraryRun>,
     energy: BTreeMap<String, Energy>,
+}
+
+/// Of the library: what was given last, and what to add to what the file says.
+#[derive(Debug)]
+struct LibraryRun {
+    offset: u32,
+    given: u32,
+    /// Whether the offset is of this round.
+    settled: bool,
 }
 
 #[derive(Debug)]
@@ -163,6 +173,15 @@ impl Round {
         self.mono = Some((self.mono.map_or(tick.mono_us, |(first, _)| first), tick.mono_us));
         tick.wall_us = tick.wall_us.saturating_add(self.wall_us);
         tick.mono_us = tick.mono_us.saturating_add(self.mono_us);
+        // A run differs from the one before it; which number it has says nothing.
+        let first = LibraryRun { offset: 0, given: tick.library_run, settled: true };
+        let library = self.library.get_or_insert(first);
+        if !library.settled {
+            library.offset = library.given.wrapping_sub(tick.library_run);
+            library.settled = true;
+        }
+        tick.library_run = tick.library_run.wrapping_add(library.offset);
+        library.given = tick.library_run;
         for device in &mut tick.devices {
             let Some(counter) = &mut device.energy_mj else { continue };
             if let Some(energy) = self.energy.get_mut(&device.info.uuid) {
@@ -186,6 +205,9 @@ impl Round {
         let wall = self.wall.take().map_or(0, |(first, last)| last.saturating_sub(first));
         self.mono_us = self.mono_us.saturating_add(mono).saturating_add(period_us);
         self.wall_us = self.wall_us.saturating_add(wall).saturating_add_unsigned(period_us);
+        if let Some(library) = &mut self.library {
+            library.settled = false;
+        }
         for energy in self.energy.values_mut() {
             energy.settled = false;
         }

@@ -64,6 +64,7 @@ fn device(index: u64, second: u64) -> DeviceTick {
             power_limit_mw: Some(400_000),
             max_sm_clock_mhz: Some(1410),
             mig: false,
+            multiprocessors: None,
         },
         state: DeviceState::Ok,
         readings,
@@ -223,6 +224,27 @@ fn a_tick_that_could_not_be_read_again_is_not_written() {
     assert!(matches!(recorder.write(&long), Err(RecordingError::LongTick { .. })));
     recorder.write(&tick(2)).unwrap();
     assert_eq!(read_all(&place.file()).0, [tick(0), tick(2)]);
+}
+
+#[test]
+fn more_devices_or_instances_than_there_are_anywhere_are_no_tick() {
+    let many = |devices: u64, instances: u32| {
+        let instance = |number| InstanceTick {
+            id: InstanceId { gpu_instance: number, compute_instance: 0 },
+            uuid: String::new(),
+            multiprocessors: None,
+            memory_total_bytes: None,
+            readings: Readings::default(),
+            processes: None,
+        };
+        let mut tick = tick(0);
+        tick.devices = (0..devices).map(|index| device(index, 0)).collect();
+        tick.devices[0].instances = (0..instances).map(instance).collect();
+        read_all(&recorded(&[tick]).file()).2.map(|error| error.to_string())
+    };
+    assert_eq!(many(256, 64), None);
+    assert!(many(257, 0).unwrap().contains("it has 257 devices, over 256"));
+    assert!(many(1, 65).unwrap().contains("a device has 65 instances, over 64"));
 }
 
 #[test]

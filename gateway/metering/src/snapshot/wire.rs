@@ -158,7 +158,7 @@ pub enum WireQuality {
 #[schema(as = UsageSnapshotCounters)]
 #[serde(deny_unknown_fields)]
 pub struct WireCounters {
-    /// GPU-time held, µs: a held second on two GPUs counts 2,000,000.
+    /// GPU-time held, µs: a held second on two GPUs counts 2,000,000, and on a MIG instance 1,000,000 (instance-time).
     pub held_us: WireCounter,
     /// GPU-time busy, µs; absent where no utilisation is reported.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -192,7 +192,9 @@ fn jobs_that_cannot_be_are_refused_and_change_nothing() {
     let over = refused(job("blue", &[("GPU-1", None, 400_001)], &[]));
     assert_eq!(over, JobRefused::OverDevice { part: "GPU-1".to_owned(), percent: 101 });
     let twice = refused(job("blue", &[("GPU-7", Some(1), 1_000_000), ("GPU-7", Some(1), 1)], &[]));
-    assert_eq!(twice, JobRefused::OverDevice { part: "GPU-7 1/0".to_owned(), percent: 101 });
+    assert!(matches!(twice, JobRefused::Invalid { .. }), "{twice}");
+    let halves = refused(job("blue", &[("GPU-7", None, 250_000), ("GPU-7", None, 250_000)], &["/blue"]));
+    assert!(matches!(halves, JobRefused::Invalid { .. }), "each would be told all of the job's use: {halves}");
     let mixed = |uuid: &str| JobRefused::WholeAndInstance { gpu_uuid: uuid.to_owned() };
     assert_eq!(refused(whole("blue", "GPU-2")), mixed("GPU-2"));
     assert_eq!(refused(job("blue", &[("GPU-1", Some(3), 1)], &[])), mixed("GPU-1"));
@@ -234,4 +236,22 @@ fn a_device_goes_from_one_job_to_the_next_at_the_instant() {
     let blue = rig.of("blue").unwrap();
     assert_eq!((blue.counters.held_us, blue.counters.busy_us), (1_750_000, Some(875_000)));
     assert!(rig.wire.iter().all(|wire| wire.tenant == "blue"), "the tombstone is told once, and nothing was nobody's");
+}
+
+#[test]
+fn a_successor_has_its_processes_from_its_start_on() {
+    let mut rig = Rig::new();
+    rig.start(job("acme", &[], &["/same"]));
+    let busy = || with(at("GPU-1", 50), &[process(1, "/same", Some(50))]);
+    rig.pass(&[at("GPU-1", 0)]);
+    rig.pass(&[busy()]);
+    rig.end("acme");
+    rig.start(job("blue", &[], &["/same"]));
+    // No snapshot since: the tombstone is not out yet.
+    rig.wait(S);
+    rig.pass(&[busy()]);
+    rig.snapshots();
+    assert_eq!(devices(&rig, "blue"), [("process".to_owned(), "0.5".to_owned())]);
+    assert_eq!(rig.totals("blue").metered, gpu_time(S, 500_000));
+    assert_eq!(rig.wire_of("acme").health, "ended");
 }

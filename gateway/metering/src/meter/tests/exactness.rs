@@ -45,7 +45,8 @@ fn read(rig: &Rig, (_, dt, one, two, flags): Step, energy_mj: u64) -> Vec<Device
     let processes =
         [follows, process(3, "/also", per_cent(two)), process(4, "/nobody", per_cent(two).filter(|_| has(4)))];
     let second = with_energy(with(gpu("GPU-2", &[(Metric::GpuUtil, two)]), &processes), energy_mj);
-    let slices = vec![slice(1, 42, &[(Metric::SmUtil, one)]), slice(2, 56, &[])];
+    let mut slices = vec![slice(1, 42, &[(Metric::SmUtil, one)]), slice(2, 56, &[])];
+    slices[0].processes = has(7).then(|| vec![process(5, if has(8) { "/follows" } else { "/also" }, None)]);
     let mut devices = vec![first, second, partitioned("GPU-3", &[(Metric::PowerW, 200_000)], slices)];
     if has(5) && has(6) {
         devices[usize::from(flags % 3)].state = DeviceState::Unreadable;
@@ -135,7 +136,17 @@ fn apply(rig: &mut Rig, step: Step, energy_mj: &mut u64) {
 /// No tenant's devices come to more than they are, and with what is nobody's to exactly that.
 fn check_shares(rig: &Rig, is_read: bool) {
     let mut shares: BTreeMap<(String, Option<String>), rust_decimal::Decimal> = BTreeMap::new();
-    for device in rig.wire.iter().filter(|wire| wire.health != "ended").flat_map(|wire| &wire.devices) {
+    let parts = rig.meter.holdings.iter().flat_map(|holding| holding.parts.iter().map(move |part| (holding, part)));
+    // What is told though nobody can say that it is held is not shared out.
+    let missed: Vec<_> = parts
+        .filter(|(holding, part)| part.is_missed && holding.end.is_none())
+        .map(|(holding, part)| (holding.tenant.clone(), part.gpu_uuid.clone(), part.instance.map(|id| id.to_string())))
+        .collect();
+    let live = rig.wire.iter().filter(|wire| wire.health != "ended");
+    for (tenant, device) in live.flat_map(|wire| wire.devices.iter().map(|device| (&wire.tenant, device))) {
+        if missed.contains(&(tenant.clone(), device.gpu_uuid.clone(), device.instance.clone())) {
+            continue;
+        }
         let key = (device.gpu_uuid.clone(), device.instance.clone());
         *shares.entry(key).or_default() += crate::samples::decimal(device.share.0.as_str().unwrap());
     }

@@ -120,7 +120,7 @@ fn energy_missed_in_a_gap_comes_with_the_next_difference() {
 
 #[test]
 fn a_set_clock_opens_a_gap() {
-    for (step_us, is_gap) in [(50_000, false), (-50_000, false), (50_001, true), (-50_001, true), (3_600_000_000, true)]
+    for (step_us, is_gap) in [(50_500, false), (-50_500, false), (50_501, true), (-50_501, true), (3_600_000_000, true)]
     {
         let mut rig = Rig::new();
         rig.start(whole("acme", "GPU-1"));
@@ -302,4 +302,66 @@ fn what_defines_metered_time_may_change_once_and_counts_nothing_twice() {
     let snapshot = rig.of("acme").unwrap();
     assert_eq!((snapshot.counters.held_us, snapshot.counters.busy_us), (11 * S, Some(5 * S)));
     assert_eq!(rig.totals("acme").unmetered, 0);
+}
+
+#[test]
+fn a_counter_that_runs_backwards_is_a_gap_of_its_own_device_only() {
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-1"));
+    rig.start(whole("blue", "GPU-2"));
+    let devices = |energy_mj| [with_energy(at("GPU-1", 100), energy_mj), with_energy(at("GPU-2", 100), 7)];
+    rig.run(10, &devices(1_000));
+    rig.run(1, &devices(999));
+    assert_eq!(rig.totals("acme").unmetered, gpu_time(S, 1_000_000), "the driver may have been loaded anew");
+    assert_eq!(rig.totals("blue").unmetered, 0);
+}
+
+#[test]
+fn a_counter_that_trembles_is_refused_and_ends_no_more_epochs() {
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-1"));
+    rig.start(whole("blue", "GPU-2"));
+    let mut epochs = std::collections::BTreeSet::new();
+    for second in 0..100_u64 {
+        let trembling = with_energy(at("GPU-1", 100), 1_000_000 - second);
+        rig.run(1, &[trembling, with_energy(at("GPU-2", 100), second * 100_000)]);
+        epochs.insert(rig.meter.epoch_us());
+    }
+    assert_eq!(epochs.len(), 4, "three, and the one that it began in");
+    assert_eq!(rig.meter.counters().refused_readings, 97);
+    assert_eq!(rig.of("acme").unwrap().counters.energy_mj, Some(0));
+    assert_eq!(
+        rig.of("blue").unwrap().counters.energy_mj,
+        Some(97 * 100_000),
+        "from the pass on that began the last epoch"
+    );
+    // Ten quiet minutes later it is believed again.
+    rig.run(600, &[with_energy(at("GPU-1", 100), 999_901), with_energy(at("GPU-2", 100), 9_900_000)]);
+    rig.run(1, &[with_energy(at("GPU-1", 100), 1_099_901), with_energy(at("GPU-2", 100), 9_900_000)]);
+    assert_eq!(rig.of("acme").unwrap().counters.energy_mj, Some(100_000));
+}
+
+#[test]
+fn a_power_limit_of_nothing_is_none_that_is_known() {
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-1"));
+    for energy_mj in [0, 300_000] {
+        let mut device = with_energy(at("GPU-1", 100), energy_mj);
+        device.info.power_limit_mw = Some(0);
+        rig.run(1, &[device]);
+    }
+    assert_eq!(rig.of("acme").unwrap().counters.energy_mj, Some(300_000));
+}
+
+#[test]
+fn a_clock_that_is_slewed_over_a_long_tick_was_not_set() {
+    for (late_us, gaps) in [(350_000, 0), (350_001, 1)] {
+        let mut rig = Rig::new();
+        rig.meter.settings.tick = Duration::from_secs(600);
+        rig.pass(&[at("GPU-1", 100)]);
+        rig.wait(599 * S);
+        rig.wall_us += late_us;
+        rig.pass(&[at("GPU-1", 100)]);
+        assert_eq!(rig.meter.counters().gaps, gaps, "50 ms and 500 ppm of 600 s are 350 ms");
+    }
 }

@@ -213,3 +213,33 @@ fn models_that_a_job_holds_have_a_snapshot_each() {
         rig.snapshots().iter().map(|one| (one.gpu_model.clone(), text(util(one, Window::S10).mean))).collect();
     assert_eq!(found, [("A100".to_owned(), "0.9".to_owned()), ("H100".to_owned(), "0.1".to_owned())]);
 }
+
+#[test]
+fn with_ticks_longer_than_a_window_its_load_is_of_that_window() {
+    let mut rig = Rig::new();
+    rig.meter.settings.tick = Duration::from_secs(20);
+    rig.start(whole("acme", "GPU-1"));
+    let readings = |power_mw| [(Metric::GpuUtil, 0), (Metric::PowerW, power_mw), (Metric::SmClockMhz, 1_410)];
+    let pass = |rig: &mut Rig, power_mw| {
+        rig.wait(20 * S);
+        rig.meter.observe(&rig.tick_of(&[gpu("GPU-1", &readings(power_mw))]));
+    };
+    // Every other pass tells no power: the next reading reaches back over it, behind the shortest window.
+    let silent = |rig: &mut Rig| {
+        rig.wait(20 * S);
+        rig.meter.observe(&rig.tick_of(&[gpu("GPU-1", &[(Metric::GpuUtil, 0)])]));
+    };
+    for _ in 0..50 {
+        silent(&mut rig);
+        pass(&mut rig, 400_000);
+    }
+    let load = |rig: &Rig| rig.meter.holdings[0].parts[0].load.series.sums().map(|sums| sums.covered / 1_000_000);
+    assert_eq!(load(&rig), [10 * S, 60 * S, 300 * S, 900 * S].map(u128::from));
+    // A while without load later, the shortest window has forgotten it.
+    (0..2).for_each(|_| pass(&mut rig, 60_000));
+    assert_eq!(util_quality_10s(&rig.of("acme").unwrap()), "Ok");
+}
+
+fn util_quality_10s(snapshot: &Snapshot) -> String {
+    format!("{:?}", util(snapshot, Window::S10).quality)
+}

@@ -21,6 +21,7 @@ fn a_pass_tells_everything_that_the_device_reports() {
         power_limit_mw: Some(400_000),
         max_sm_clock_mhz: Some(1_410),
         mig: false,
+        multiprocessors: None,
     };
     assert_eq!((&device.info, device.state), (&info, DeviceState::Ok));
     let told: Vec<_> = Metric::ALL.into_iter().map(|metric| (metric, readings(&device.readings, metric))).collect();

@@ -97,6 +97,17 @@ fn in_a_loop_time_and_energy_go_on() {
 }
 
 #[test]
+fn a_reload_that_was_recorded_is_one_in_each_round_and_the_turn_is_none() {
+    let mut ticks = [tick(0), tick(1), tick(2)];
+    (ticks[1].library_run, ticks[2].library_run) = (2, 2);
+    let place = recorded(&ticks);
+    let slept = Slept::default();
+    let mut replay = slept.replay(&place, "1", true);
+    let runs: Vec<_> = (0..9).map(|_| next(&mut replay, &slept).unwrap().0.library_run).collect();
+    assert_eq!(runs, [1, 2, 2, 2, 3, 3, 3, 4, 4]);
+}
+
+#[test]
 fn a_loop_over_nothing_ends() {
     let slept = Slept::default();
     assert!(next(&mut slept.replay(&recorded(&[]), "1", true), &slept).is_none());
