@@ -23,6 +23,7 @@ mod cgroup;
 mod counters;
 mod covering;
 mod devices;
+mod doubt;
 mod epochs;
 mod health;
 mod held;

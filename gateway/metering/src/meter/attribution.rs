@@ -16,6 +16,29 @@ pub(super) struct Use {
     pub(super) works: Works,
     /// By the index of the holding. `None`: it cannot be said who used it.
     pub(super) by_holding: Option<BTreeMap<usize, Own>>,
+    pub(super) others: Others,
+}
+
+/// Whether it was used by processes that are no holding's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Others {
+    #[default]
+    None,
+    /// Their cgroups are known, and nobody's. A job of which no process was seen may be named wrongly.
+    Strangers,
+    /// `/proc` tells nothing of them: they may be anybody's.
+    Hidden,
+}
+
+impl Use {
+    /// What a holding used; nothing where it has no process here. `None`: that cannot be said, since others worked.
+    pub(super) fn own(&self, holding: usize) -> Option<Own> {
+        let own = self.by_holding.as_ref()?.get(&holding).copied();
+        match (own, self.others) {
+            (_, Others::Hidden) | (None, Others::Strangers) => None,
+            (own, _) => Some(own.unwrap_or(Own { sm: 0, memory: Some(0) })),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,7 +81,7 @@ impl<'a> Claims<'a> {
     /// them it cannot be said who used how much.
     pub(super) fn of_instance(&self, unit: &Unit, processes: Option<&[Process]>) -> Use {
         let works = works(unit, processes);
-        let Some(processes) = processes else { return Use { works, by_holding: None } };
+        let Some(processes) = processes else { return Use { works, ..Use::default() } };
         let known = processes.iter().filter(|process| process.started.is_some() && process.cgroup.is_some());
         let holders: BTreeSet<Option<usize>> = known.map(|process| self.holder(process)).collect();
         let mut holders = holders.into_iter();
@@ -69,7 +92,7 @@ impl<'a> Claims<'a> {
             (None, _) => processes.is_empty().then(BTreeMap::new),
             (Some(_), Some(_)) => None,
         };
-        Use { works, by_holding }
+        Use { works, by_holding, ..Use::default() }
     }
 
     /// The closest fit; the first of several.
@@ -99,7 +122,7 @@ impl Pids {
     /// Sums up the processes of a device by holding. Drivers tell only of processes that used it, so that no answer about any
     /// of them says nothing while the device shows work.
     pub(super) fn attribute(&mut self, unit: &Unit, processes: &[Process], claims: &Claims<'_>) -> Use {
-        let mut use_of_it = Use { works: works(unit, Some(processes)), by_holding: None };
+        let mut use_of_it = Use { works: works(unit, Some(processes)), ..Use::default() };
         let is_told = processes.iter().any(|process| process.sm_util.is_some()) || utilised(unit) == Some(false);
         let mut now: BTreeMap<u32, Option<u64>> = BTreeMap::new();
         let mut by_holding: BTreeMap<usize, Own> = BTreeMap::new();
@@ -111,7 +134,12 @@ impl Pids {
             }
             let sm = process.sm_util.unwrap_or_default().min(WHOLE);
             total += sm;
-            let Some(holding) = process.started.and_then(|_| claims.holder(process)) else { continue };
+            let Some(holding) = process.started.and_then(|_| claims.holder(process)) else {
+                let is_hidden = process.started.is_none() || process.cgroup.is_none();
+                let other = if is_hidden { Others::Hidden } else { Others::Strangers };
+                use_of_it.others = use_of_it.others.max(if sm > 0 { other } else { Others::None });
+                continue;
+            };
             let own = by_holding.entry(holding).or_insert(Own { sm: 0, memory: Some(0) });
             // What ran under this number before may have used part of it.
             let is_reused = self.0.get(&process.pid).is_some_and(|before| *before != process.started);

@@ -168,7 +168,7 @@ fn attribute(device: &mut Device, read: &DeviceTick, claims: &Claims<'_>) {
     }
     device.used = match &read.processes {
         Some(processes) => device.pids.attribute(&device.board, processes, claims),
-        None => Use { works: works(&device.board, None), by_holding: None },
+        None => Use { works: works(&device.board, None), ..Use::default() },
     };
     for of_instance in &read.instances {
         if let Some(instance) = device.instances.get_mut(&of_instance.id) {

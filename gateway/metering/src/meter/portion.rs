@@ -6,6 +6,7 @@ use super::attribution::is_condition;
 use super::counters::{Counted, Utilisation};
 use super::covering::Cover;
 use super::devices::{Device, Pass, Split};
+use super::doubt::Doubt;
 use super::held::{Held, Span};
 use super::holdings::Pool;
 use super::jobs::WHOLE;
@@ -64,6 +65,7 @@ pub(super) struct Portion {
     pub(super) series: BTreeMap<Metric, Series>,
     /// Whether its device was under load.
     pub(super) load: Load,
+    doubt: Doubt,
     pub(super) counted: Counted,
     /// Until when it has been counted.
     pub(super) settled: u64,
@@ -114,6 +116,7 @@ impl Portion {
             held: Held::default(),
             own: Vec::new(),
             series: BTreeMap::new(),
+            doubt: Doubt::default(),
             load: Load { series: Series::new(Metric::SmUtil), pooled: Pooled::default() },
             counted: Counted::default(),
             settled: since,
@@ -138,7 +141,7 @@ impl Portion {
         if self.is_missed { self.last_share } else { self.share }
     }
 
-    fn source<'a>(&'a self, device: &'a Device, metric: Metric) -> Option<Source<'a>> {
+    fn source<'a>(&self, device: &'a Device, metric: Metric) -> Option<Source<'a>> {
         let whole = Split { part: 1, whole: 1 };
         if is_condition(metric) {
             let mark = device.board.mark(metric)?;
@@ -162,19 +165,24 @@ impl Portion {
 
     /// Takes in what the pass brought of its device.
     pub(super) fn observe(&mut self, pool: &mut Pool, device: &Device, pass: Pass) {
+        let is_under_load = device.load.iter().any(|cover| cover.value > 0);
         for metric in Metric::ALL {
             let mut series = self.series.remove(&metric);
             let source = self.source(device, metric);
             let settled = source.as_ref().map_or(pass.now, |source| source.settled);
             if let Some(source) = source {
-                let of = Of { held: &self.held, whole_only: source.whole_only };
                 for cover in source.covers {
+                    let of = Of { held: &self.held, whole_only: source.whole_only };
                     let cover = Cover { value: scaled(cover.value, source.split), ..*cover };
                     take_in(metric, cover, of, &mut series, pool);
+                    self.count_in_bins(metric, cover, (source.whole_only, is_under_load), pool);
                 }
             }
             for (_, cover) in self.own.iter().filter(|(of, _)| *of == metric) {
                 take_in(metric, *cover, Of { held: &self.held, whole_only: false }, &mut series, pool);
+            }
+            for cover in self.own_covers(metric).collect::<Vec<_>>() {
+                self.count_in_bins(metric, cover, (false, is_under_load), pool);
             }
             if let Some(mut series) = series {
                 series.advance(settled, pool.windows.entry(metric).or_default());
@@ -184,6 +192,32 @@ impl Portion {
             }
         }
         self.observe_load(device, pass);
+    }
+
+    /// Adds what was observed to the histograms; zeros under load only where they do not last.
+    fn count_in_bins(&mut self, metric: Metric, cover: Cover, (whole_only, under_load): (bool, bool), pool: &mut Pool) {
+        if !HISTOGRAMS.contains(&metric) {
+            return;
+        }
+        let spans = self.held.overlaps(cover.from, cover.to).filter(|span| !whole_only || span.share == WHOLE);
+        let weight: u128 = spans.map(|span| span.weight()).sum();
+        if weight == 0 {
+            return;
+        }
+        let is_zero = metric == Metric::GpuUtil && cover.value == 0;
+        let zeros = match metric {
+            Metric::GpuUtil if is_zero => self.doubt.zero((cover.from, cover.to), weight, under_load),
+            Metric::GpuUtil => self.doubt.end(),
+            _ => 0,
+        };
+        let bins = pool.histograms.entry(metric).or_insert_with(|| Box::new([0; 101]));
+        if let Some(bin) = bins.first_mut() {
+            *bin += zeros;
+        }
+        let bin = usize::try_from(quantised(metric, cover.value)).ok().and_then(|bin| bins.get_mut(bin));
+        if let Some(bin) = bin.filter(|_| !is_zero) {
+            *bin += weight;
+        }
     }
 
     fn observe_load(&mut self, device: &Device, pass: Pass) {
@@ -262,18 +296,11 @@ impl Portion {
     }
 }
 
-/// A reading that covers held time, into the windows and histograms.
+/// A reading that covers held time, into the windows.
 fn take_in(metric: Metric, cover: Cover, of: Of<'_>, series: &mut Option<Series>, pool: &mut Pool) {
     for span in of.held.overlaps(cover.from, cover.to).filter(|span| !of.whole_only || span.share == WHOLE) {
         let series = series.get_or_insert_with(|| Series::new(metric));
         series.push(span, cover.value, pool.windows.entry(metric).or_default());
-        if HISTOGRAMS.contains(&metric) {
-            let bins = pool.histograms.entry(metric).or_insert_with(|| Box::new([0; 101]));
-            let bin = usize::try_from(quantised(metric, cover.value)).ok().and_then(|bin| bins.get_mut(bin));
-            if let Some(bin) = bin {
-                *bin += span.weight();
-            }
-        }
     }
 }
 

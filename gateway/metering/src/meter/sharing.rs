@@ -142,19 +142,15 @@ fn follow_use(gpu_uuid: &str, used: &Use, holdings: &mut [Holding], taken: &mut 
         }
     }
     for (index, holding) in holdings.iter_mut().enumerate() {
-        let own = by_holding.get(&index).copied();
         // Nothing is known of a job that does not say which processes are its own.
-        if holding.workloads.is_empty() {
-            continue;
-        }
+        let Some(own) = used.own(index).filter(|_| !holding.workloads.is_empty()) else { continue };
         for part in holding.parts.iter_mut().filter(|part| part.is_of(place)) {
             if part.method == Method::Allotted {
-                let used = own.map_or(0, |own| own.sm) * u64::from(WHOLE) / u64::from(part.share.max(1));
+                let used = own.sm * u64::from(WHOLE) / u64::from(part.share.max(1));
                 part.own.push((Metric::GpuUtil, Cover { from, to, value: used.min(u64::from(WHOLE)) }));
             }
-            let memory = own.map_or(Some(0), |own| own.memory);
             if matches!(part.method, Method::Allotted | Method::Process)
-                && let Some(value) = memory.filter(|bytes| *bytes < PETABYTE)
+                && let Some(value) = own.memory.filter(|bytes| *bytes < PETABYTE)
             {
                 part.own.push((Metric::MemUsedBytes, Cover { from, to, value }));
             }
