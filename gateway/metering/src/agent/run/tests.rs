@@ -49,6 +49,7 @@ fn running(is_recorded: bool, jobs: Vec<Job>) -> Running {
         clock: Clock::from_fn(|| Now { wall_us: 1_796_083_200_000_000, mono_us: 7_000_000 }),
         meter: Meter::new(settings),
         jobs,
+        ended: Vec::new(),
         state: Arc::new(State::nowhere()),
         delivery: None,
         published: Arc::clone(&published),
@@ -146,8 +147,15 @@ fn a_recording_is_metered_to_its_end_and_every_microsecond_is_accounted_for() {
     let (node, models) = ("gpu-07".to_owned(), std::collections::BTreeMap::new());
     let meter = Meter::new(MeterSettings { node, tick, models, after_epoch_us: 0 });
     let (delivery, jobs) = (None, vec![job]);
-    let metering =
-        Metering { clock, meter, jobs, state: Arc::clone(&state), delivery, published: Arc::clone(&published) };
+    let metering = Metering {
+        clock,
+        meter,
+        jobs,
+        ended: Vec::new(),
+        state: Arc::clone(&state),
+        delivery,
+        published: Arc::clone(&published),
+    };
     let (_commands, obeyed) = bounded(0);
     let (_stop, stopped) = bounded(1);
     assert_eq!(run(source, metering, &obeyed, &stopped), Ended::Source);
