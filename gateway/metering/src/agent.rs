@@ -160,9 +160,7 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     if command.replay.is_none() && config.control_token.is_none() {
         tracing::warn!("{NO_TOKEN}");
     }
-    if command.replay.is_some() && config.gateway.is_some() && !config.node_was_named {
-        return Err(Failure::new(NO_REPLAY, Exit::Usage));
-    }
+    may_replay(command, &config)?;
     // What is replayed never was: this host's own agent and its jobs have nothing to do with it.
     let is_kept = command.replay.is_none() || config.state_dir.was_named;
     let state = if is_kept { State::open(&config.state_dir)? } else { State::nowhere() };
@@ -184,14 +182,27 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     }
 }
 
+/// # Errors
+/// Where a recording would speak in this host's name.
+fn may_replay(command: &Command, config: &Config) -> Result<(), Failure> {
+    match command.replay.is_some() && config.gateway.is_some() && !config.node_was_named {
+        true => Err(Failure::new(NO_REPLAY, Exit::Usage)),
+        false => Ok(()),
+    }
+}
+
+/// What is replayed was long ago; told now, it is newer than all that was told before.
+fn after_epoch_us(last_us: i64, is_replay: bool, clock: &Clock) -> i64 {
+    if is_replay { clock.now().wall_us.max(last_us) } else { last_us }
+}
+
 /// Starts every thread, meters until the end, and sends the last state.
 fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver<()>)) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
     let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
     let is_replay = source.is_recorded;
-    // What is replayed was long ago; told now, it is newer than what was told before.
-    let now_us = if is_replay { clock.now().wall_us } else { 0 };
-    let settings = MeterSettings { tick, ..meter_settings(&config, state.last_epoch_us().max(now_us)) };
+    let after_epoch_us = after_epoch_us(state.last_epoch_us(), is_replay, &clock);
+    let settings = MeterSettings { tick, ..meter_settings(&config, after_epoch_us) };
     let delivery = config.gateway.map(|gateway| {
         let state_dir = state.directory().map(ToOwned::to_owned);
         let settings = DeliverySettings { gateway, key: config.key, limits: config.spool, state_dir };
@@ -336,6 +347,23 @@ impl From<SourceError> for Failure {
 mod tests {
     use super::*;
     use crate::meter::Part;
+
+    #[test]
+    fn a_recording_has_a_name_and_an_epoch_of_its_own() {
+        let replays = |arguments: &str| {
+            let words = ["farebox-agent"].into_iter().chain(arguments.split(' ')).map(Into::into);
+            let command = Command::parse_from(words).unwrap();
+            let (environment, host_name) = (std::iter::empty(), Some("gpu-07".to_owned()));
+            let inputs = Inputs { file: None, environment, flags: command.flags(), host_name };
+            may_replay(&command, &Config::load(inputs).unwrap()).is_ok()
+        };
+        assert!(!replays("--replay a --gateway http://a:1"));
+        assert!(replays("--replay a --gateway http://a:1 --node demo") && replays("--replay a"));
+        assert!(replays("--gateway http://a:1"));
+        let clock = Clock::from_fn(|| crate::clock::Now { wall_us: 1_000, mono_us: 7 });
+        assert_eq!([true, false].map(|is_replay| after_epoch_us(5, is_replay, &clock)), [1_000, 5]);
+        assert_eq!(after_epoch_us(2_000, true, &clock), 2_000);
+    }
 
     #[test]
     fn a_running_job_is_worth_more_than_a_new_assignment() {

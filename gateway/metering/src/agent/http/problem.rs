@@ -2,7 +2,7 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(super) struct Problem {
     detail: String,
     errors: Vec<Violation>,
     /// A header that the answer has.
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<(&'static str, &'static str)>,
 }
 
 impl Problem {
@@ -33,13 +33,13 @@ impl Problem {
     pub(super) fn not_allowed(allow: &'static str) -> Self {
         let detail = format!("this path takes {allow}");
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid-request", "method not allowed", detail);
-        Self { header: Some((ALLOW, allow)), ..problem }
+        Self { header: Some(("allow", allow)), ..problem }
     }
 
     pub(super) fn unauthenticated() -> Self {
         let detail = "send `Authorization: Bearer …` with the token of `control_token_file`";
         let problem = Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", "no credentials, or wrong ones", detail);
-        Self { header: Some((WWW_AUTHENTICATE, "Bearer")), ..problem }
+        Self { header: Some(("www-authenticate", "Bearer")), ..problem }
     }
 
     pub(super) fn forbidden(detail: impl Into<String>) -> Self {
