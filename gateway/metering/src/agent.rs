@@ -7,7 +7,6 @@
 
 mod command;
 mod config;
-pub(crate) mod durable;
 mod exit;
 mod holding;
 mod http;
@@ -19,6 +18,7 @@ mod run;
 mod seen;
 mod source;
 mod state;
+mod token;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -38,13 +38,13 @@ use command::{Command, Generate, Other};
 use config::{Config, Inputs};
 use exit::Exit;
 use http::{Desk, Ports};
-use jobs::JobBook;
+use jobs::{Aftermath, JobBook};
 use log::Lines;
 use metrics::{Metrics, Observed};
 use run::{Ended, Metering};
 use seen::Published;
 use source::{Choice, Source, SourceError};
-use state::{State, StateError};
+use state::{Kept, State, StateError};
 
 /// From the stop signal to the end of the process: for the last state to be sent, and for the log to be written. Together
 /// under 2 s.
@@ -52,6 +52,10 @@ const LAST_DELIVERY: Duration = Duration::from_millis(1500);
 const LAST_LINES: Duration = Duration::from_millis(200);
 /// `--once` reads this far apart.
 const ONCE_TICK: Duration = Duration::from_secs(1);
+const NO_REPLAY: &str =
+    "a recording would speak to the gateway in this host's name; give the recording one with `--node`";
+const NO_TOKEN: &str =
+    "`control_token_file` is not set: any process on this host, a tenant's own as well, may start and end jobs";
 
 /// What ends the agent, in one sentence, and how.
 #[derive(Debug)]
@@ -111,7 +115,8 @@ fn check(config: &Config) -> Result<ExitCode, Failure> {
     if !refused.is_empty() {
         return Err(Failure::new(format!("the configuration is wrong\n{}", refused.join("\n")), Exit::Usage));
     }
-    for warning in &config.warnings {
+    let no_token = config.control_token.is_none().then_some(NO_TOKEN);
+    for warning in config.warnings.iter().map(String::as_str).chain(no_token) {
         tell(&format!("warning: {warning}\n"))?;
     }
     let delivery =
@@ -152,6 +157,10 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
+    if command.replay.is_none() && config.control_token.is_none() {
+        tracing::warn!("{NO_TOKEN}");
+    }
+    may_replay(command, &config)?;
     // What is replayed never was: this host's own agent and its jobs have nothing to do with it.
     let is_kept = command.replay.is_none() || config.state_dir.was_named;
     let state = if is_kept { State::open(&config.state_dir)? } else { State::nowhere() };
@@ -173,12 +182,27 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
     }
 }
 
+/// # Errors
+/// Where a recording would speak in this host's name.
+fn may_replay(command: &Command, config: &Config) -> Result<(), Failure> {
+    match command.replay.is_some() && config.gateway.is_some() && !config.node_was_named {
+        true => Err(Failure::new(NO_REPLAY, Exit::Usage)),
+        false => Ok(()),
+    }
+}
+
+/// What is replayed was long ago; told now, it is newer than all that was told before.
+fn after_epoch_us(last_us: i64, is_replay: bool, clock: &Clock) -> i64 {
+    if is_replay { clock.now().wall_us.max(last_us) } else { last_us }
+}
+
 /// Starts every thread, meters until the end, and sends the last state.
 fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver<()>)) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
     let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
     let is_replay = source.is_recorded;
-    let settings = MeterSettings { tick, ..meter_settings(&config, state.last_epoch_us()) };
+    let after_epoch_us = after_epoch_us(state.last_epoch_us(), is_replay, &clock);
+    let settings = MeterSettings { tick, ..meter_settings(&config, after_epoch_us) };
     let delivery = config.gateway.map(|gateway| {
         let state_dir = state.directory().map(ToOwned::to_owned);
         let settings = DeliverySettings { gateway, key: config.key, limits: config.spool, state_dir };
@@ -186,7 +210,8 @@ fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver
     });
     let delivery = delivery.transpose()?;
     let published = Arc::new(Published::default());
-    let (assignments, running) = admitted(&settings, config.assignments, state.jobs());
+    let Kept { running, ended } = state.jobs();
+    let (assignments, running) = admitted(&settings, config.assignments, running);
     let (commands, obeyed) = bounded(0);
     let observe = {
         let (published, delivery, clock) = (Arc::clone(&published), delivery.clone(), clock.clone());
@@ -197,12 +222,15 @@ fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver
             log_lines_dropped: lines.dropped(),
         }
     };
+    let kept = Kept { running: running.clone(), ended: ended.clone() };
+    let aftermath = Aftermath { published: Arc::clone(&published), delivery: delivery.clone() };
     let desk = Desk {
-        book: Arc::new(Mutex::new(JobBook::new(running.clone(), Arc::clone(&state), commands))),
+        book: Arc::new(Mutex::new(JobBook::new(kept, Arc::clone(&state), commands, aftermath))),
         assignments: assignments.clone(),
         published: Arc::clone(&published),
         delivery: delivery.clone(),
         metrics: Metrics::new(observe),
+        token: config.control_token,
         clock: clock.clone(),
         node: config.node,
         tick,
@@ -214,7 +242,7 @@ fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver
     tracing::info!(node, ?tick, is_replay, gateway, %control, jobs = running.len(), "metering");
     let jobs = assignments.into_iter().chain(running).collect();
     let meter = Meter::new(settings);
-    let metering = Metering { clock, meter, jobs, state, delivery: delivery.clone(), published };
+    let metering = Metering { clock, meter, jobs, ended, state, delivery: delivery.clone(), published };
     let ended = run::run(source, metering, &obeyed, stopped);
     if let Some(delivery) = delivery {
         delivery.stop(LAST_DELIVERY);
@@ -234,19 +262,20 @@ fn stop_with_stdin(stop: Sender<()>) -> io::Result<()> {
     thread::Builder::new().name("stdin".to_owned()).spawn(wait).map(drop)
 }
 
-/// Those assignments and jobs from before the start that fit together, in this order.
+/// Those jobs from before the start and assignments that fit together, in this order: a line in a file that was changed since
+/// does not take a device from whom it was promised to.
 fn admitted(settings: &MeterSettings, mut assignments: Vec<Job>, mut running: Vec<Job>) -> (Vec<Job>, Vec<Job>) {
     let mut trial = Meter::new(settings.clone());
     let mut fits = |job: &Job| {
         let started = trial.start(job.clone(), 0);
         if let Err(error) = &started {
             let (tenant, job) = (&job.tenant, job.job.as_deref());
-            tracing::error!(%tenant, job, %error, "an assignment, or a job from before the start, is left out");
+            tracing::error!(%tenant, job, %error, "an assignment does not fit with what runs, and is left out");
         }
         started.is_ok()
     };
-    assignments.retain(&mut fits);
     running.retain(&mut fits);
+    assignments.retain(&mut fits);
     (assignments, running)
 }
 
@@ -311,5 +340,41 @@ impl From<StateError> for Failure {
 impl From<SourceError> for Failure {
     fn from(error: SourceError) -> Self {
         Self::new(with_causes(&error), error.exit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Part;
+
+    #[test]
+    fn a_recording_has_a_name_and_an_epoch_of_its_own() {
+        let replays = |arguments: &str| {
+            let words = ["farebox-agent"].into_iter().chain(arguments.split(' ')).map(Into::into);
+            let command = Command::parse_from(words).unwrap();
+            let (environment, host_name) = (std::iter::empty(), Some("gpu-07".to_owned()));
+            let inputs = Inputs { file: None, environment, flags: command.flags(), host_name };
+            may_replay(&command, &Config::load(inputs).unwrap()).is_ok()
+        };
+        assert!(!replays("--replay a --gateway http://a:1"));
+        assert!(replays("--replay a --gateway http://a:1 --node demo") && replays("--replay a"));
+        assert!(replays("--gateway http://a:1"));
+        let clock = Clock::from_fn(|| crate::clock::Now { wall_us: 1_000, mono_us: 7 });
+        assert_eq!([true, false].map(|is_replay| after_epoch_us(5, is_replay, &clock)), [1_000, 5]);
+        assert_eq!(after_epoch_us(2_000, true, &clock), 2_000);
+    }
+
+    #[test]
+    fn a_running_job_is_worth_more_than_a_new_assignment() {
+        let job = |tenant: &str, gpu_uuid: &str| {
+            let part = Part { gpu_uuid: gpu_uuid.to_owned(), instance: None, share: 1_000_000 };
+            Job { tenant: tenant.to_owned(), job: None, parts: vec![part], workloads: Vec::new() }
+        };
+        let settings =
+            MeterSettings { node: "n".to_owned(), tick: ONCE_TICK, models: Default::default(), after_epoch_us: 0 };
+        let assignments = vec![job("globex", "GPU-1"), job("globex-2", "GPU-2")];
+        let admitted = admitted(&settings, assignments, vec![job("acme", "GPU-1")]);
+        assert_eq!(admitted, (vec![job("globex-2", "GPU-2")], vec![job("acme", "GPU-1")]));
     }
 }

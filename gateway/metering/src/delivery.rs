@@ -14,20 +14,20 @@ mod tests;
 
 use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, Sender as Channel, bounded};
 
-use crate::agent::durable;
 use crate::clock::Clock;
+use crate::durable;
 use crate::snapshot::WireSnapshot;
 use courier::{Courier, Step};
 use mac::MacKey;
-use post::{Gateway, Posted};
+use post::{Gateway, Posted, Tried};
 pub use spool::SpoolLimits;
 use spool::Written;
 
@@ -49,11 +49,13 @@ pub struct DeliverySettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounters {
     pub applied: u64,
-    /// The gateway had a newer one.
+    /// Of `applied`: those whose windows the gateway does not use, because by its clock they come from the future.
+    pub from_the_future: u64,
+    /// The gateway had a newer one, or this one already.
     pub not_newer: u64,
-    /// 4xx: given up.
+    /// 400, 413, 415 and 422: given up.
     pub refused: u64,
-    /// Tries that nobody answered, or that were answered 429 or 5xx.
+    /// Tries that nobody answered, or with anything but a receipt or a refusal.
     pub failed: u64,
     /// Given up because of the spool's limits.
     pub evicted: u64,
@@ -64,6 +66,8 @@ pub struct DeliveryCounters {
     /// As JSON.
     pub waiting_bytes: usize,
     pub away: bool,
+    /// How far this host's clock is ahead of the gateway's at least, below 0: behind; 0: they may agree. `None`: no answer yet.
+    pub clock_skew_us: Option<i64>,
 }
 
 /// The thread that delivers.
@@ -79,7 +83,8 @@ struct Shared {
     /// Something was offered, or the end was asked for.
     changed: Condvar,
     file: Option<PathBuf>,
-    writing: Mutex<()>,
+    /// Holds one token, which whoever writes the file takes. A mutex could not be waited for with a time limit.
+    writing: (Channel<()>, Receiver<()>),
 }
 
 struct Sender {
@@ -97,15 +102,18 @@ impl Delivery {
     /// Where no thread can be had.
     pub fn start(settings: DeliverySettings, clock: Clock) -> io::Result<Self> {
         let file = settings.state_dir.map(|directory| directory.join(FILE));
-        let left = file.as_deref().map(|file| left_by_an_earlier_run(file, settings.limits));
-        let courier = Courier::new(settings.limits, left.as_deref());
+        let mut courier = Courier::new(settings.limits, file.is_some());
+        if let Some(file) = &file {
+            read_left_by_an_earlier_run(&mut courier, file, settings.limits);
+        }
         let counters = courier.counters();
         if counters.waiting > 0 || counters.torn_lines > 0 {
             let DeliveryCounters { waiting, torn_lines, .. } = counters;
             tracing::info!(waiting, torn_lines, "an earlier run left snapshots undelivered");
         }
-        let shared =
-            Arc::new(Shared { courier: Mutex::new(courier), changed: Condvar::new(), file, writing: Mutex::new(()) });
+        let writing = bounded(1);
+        let _ = writing.0.send(());
+        let shared = Arc::new(Shared { courier: Mutex::new(courier), changed: Condvar::new(), file, writing });
         let (key, gateway) = (settings.key, Gateway::new(&settings.gateway));
         let sender = Sender { shared: Arc::clone(&shared), gateway, key, clock, random: RandomState::new() };
         let (end, ended) = bounded(1);
@@ -131,14 +139,20 @@ impl Delivery {
         self.shared.courier().counters()
     }
 
-    /// Sends what waits for as long as that, then keeps the rest on disk.
+    /// Whether every tombstone that was put down has been delivered, or is on disk if anything is.
+    pub fn tombstones_are_safe(&self) -> bool {
+        self.shared.courier().tombstones_are_safe()
+    }
+
+    /// Within `patience`, sends what waits, then keeps the rest on disk; a fifth is for an older write to end.
     pub fn stop(&self, patience: Duration) {
         self.shared.courier().stop();
         self.shared.changed.notify_one();
-        if self.ended.recv_timeout(patience).is_err() {
+        let for_writing = patience / 5;
+        if self.ended.recv_timeout(patience.saturating_sub(for_writing)).is_err() {
             let rest = self.shared.courier().give_up();
             if let Some(rest) = rest {
-                self.shared.save(&rest);
+                self.shared.save_last(&rest, for_writing);
             }
         }
     }
@@ -150,15 +164,31 @@ impl Shared {
     }
 
     fn save(&self, bodies: &[Arc<[u8]>]) {
+        // The end has written, or is about to write, what is newer.
+        if self.writing.1.recv().is_ok() {
+            if !self.courier().has_given_up() {
+                self.write(bodies);
+            }
+            let _ = self.writing.0.send(());
+        }
+    }
+
+    /// Once an older write has ended, if that is soon.
+    fn save_last(&self, bodies: &[Arc<[u8]>], patience: Duration) {
+        match self.writing.1.recv_timeout(patience) {
+            Ok(()) => {
+                self.write(bodies);
+                let _ = self.writing.0.send(());
+            }
+            Err(_) => tracing::error!("the disk is too slow: the last snapshots are not in the spool"),
+        }
+    }
+
+    fn write(&self, bodies: &[Arc<[u8]>]) {
         let Some(file) = &self.file else { return };
-        let saved = match self.writing.try_lock() {
-            Ok(_writing) => write(file, bodies),
-            // The other thread is writing the same.
-            Err(TryLockError::WouldBlock) => return,
-            Err(TryLockError::Poisoned(_)) => Err(io::Error::other("a write panicked")),
-        };
-        if let Err(error) = saved {
-            self.courier().save_failed(&error);
+        match write(file, bodies) {
+            Ok(()) => self.courier().saved(),
+            Err(error) => self.courier().save_failed(&error),
         }
     }
 }
@@ -170,9 +200,14 @@ impl Sender {
             match courier.next(self.clock.now().mono_us) {
                 Step::Post(parcel) => {
                     drop(courier);
-                    let outcome = self.post(&parcel.body);
-                    let now_us = self.clock.now().mono_us;
-                    self.shared.courier().posted(&parcel, outcome, now_us, self.random.hash_one(now_us));
+                    let sent_us = self.clock.now().wall_us;
+                    let Tried { outcome, date } = self.post(&parcel.body);
+                    let now = self.clock.now();
+                    let mut courier = self.shared.courier();
+                    if let Some(date) = date {
+                        courier.compare_clocks((sent_us, now.wall_us), date.as_microsecond());
+                    }
+                    courier.posted(&parcel, outcome, now.mono_us, self.random.hash_one(now.mono_us));
                 }
                 Step::Save(bodies) => {
                     drop(courier);
@@ -187,30 +222,26 @@ impl Sender {
         }
     }
 
-    fn post(&self, snapshot: &[u8]) -> Posted {
+    fn post(&self, snapshot: &[u8]) -> Tried {
         match &self.key {
             None => self.gateway.post(snapshot, post::TIMEOUT),
             Some(key) => match mac::sign(key, snapshot) {
                 Ok(signed) => self.gateway.post(&signed, post::TIMEOUT),
-                Err(error) => Posted::Refused { reason: error.to_string() },
+                Err(error) => Tried { outcome: Posted::Refused { reason: error.to_string() }, date: None },
             },
         }
     }
 }
 
 /// What does not fit the limits anyway is not read: its last line is torn then.
-fn left_by_an_earlier_run(file: &Path, limits: SpoolLimits) -> Vec<u8> {
-    let most = limits.bytes.saturating_add(limits.entries);
-    let mut left = Vec::new();
-    let read =
-        File::open(file).and_then(|file| file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut left));
-    match read {
+fn read_left_by_an_earlier_run(courier: &mut Courier, file: &Path, limits: SpoolLimits) {
+    let most = u64::try_from(limits.bytes.saturating_add(limits.entries)).unwrap_or(u64::MAX);
+    match File::open(file).and_then(|left| courier.read(&mut BufReader::new(left.take(most)))) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(%error, file = %file.display(), "what an earlier run left undelivered cannot be read");
         }
         _ => {}
     }
-    left
 }
 
 fn write(file: &Path, bodies: &[Arc<[u8]>]) -> io::Result<()> {

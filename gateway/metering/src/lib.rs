@@ -1,6 +1,6 @@
 //! Metering: what was observed of the tenants' GPUs, from the driver to the mirror that quotes read.
 //!
-//! - [`clock`]: wall and monotonic time, read in one place
+//! - [`clock`]: wall and monotonic time, read in one place; `durable`: files that survive a power cut
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
 //! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`recording`]: ticks in a file, and their replay; [`generator`] makes such files of published distributions
@@ -16,6 +16,7 @@
 pub mod agent;
 pub mod clock;
 pub mod delivery;
+mod durable;
 pub mod generator;
 pub mod meter;
 pub mod mirror;

@@ -23,12 +23,14 @@ pub(crate) use error::ConfigErrors;
 use error::{Place, Problem};
 
 use super::log::{LogFormat, LogSettings};
+use super::token::Token;
 use crate::delivery::SpoolLimits;
 use crate::delivery::mac::MacKey;
 use crate::meter::Job;
 use rule::{address, duration, gateway, name, number, one_of, path};
 use source::{Source, invalid, text_of};
 
+const LOCALHOST: &str = "localhost";
 const STATE_DIR: &str = "/var/lib/farebox-agent";
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("json", LogFormat::Json), ("text", LogFormat::Text)];
 const LOG_LEVELS: &[(&str, LevelFilter)] = &[
@@ -44,6 +46,8 @@ const LOG_LEVELS: &[(&str, LevelFilter)] = &[
 pub(crate) struct Config {
     /// Names the host in snapshots.
     pub(crate) node: String,
+    /// False: it is the kernel's host name.
+    pub(crate) node_was_named: bool,
     /// `None`: nothing is delivered.
     pub(crate) gateway: Option<String>,
     /// Between two passes.
@@ -51,8 +55,10 @@ pub(crate) struct Config {
     /// `None`: where the loader finds it.
     pub(crate) library: Option<PathBuf>,
     pub(crate) state_dir: StateDir,
-    /// Loopback: whoever may connect may start and end jobs.
+    /// Loopback.
     pub(crate) control_listen: SocketAddr,
+    /// Of job calls. `None`: whoever may connect may start and end jobs.
+    pub(crate) control_token: Option<Token>,
     pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) key: Option<MacKey>,
     pub(crate) spool: SpoolLimits,
@@ -110,8 +116,14 @@ impl Config {
     fn read(source: &mut Source<'_>, host_name: Option<String>) -> Self {
         let mut warnings = Vec::new();
         let host_name = host_name.filter(|found| (rule::name().parse)(found).is_some());
-        let node = source.setting("node", &name(), host_name.unwrap_or_else(|| "localhost".to_owned()));
+        let named = source.optional("node", &name());
+        let node_was_named = named.is_some();
+        let node = named.or(host_name).unwrap_or_else(|| LOCALHOST.to_owned());
         let gateway = source.setting("gateway", &gateway(), None);
+        // Two hosts of one name would overwrite each other.
+        if gateway.is_some() && !node_was_named && node == LOCALHOST {
+            source.report(Place::Whole, Problem::NoNode);
+        }
         let second = Duration::from_secs;
         let tick = source.setting("tick", &duration(Duration::from_millis(100)..=second(60)), second(1));
         let library = source.optional("library", &path());
@@ -123,6 +135,8 @@ impl Config {
         if !control_listen.ip().is_loopback() {
             source.report(Place::Whole, Problem::NotLoopback(control_listen));
         }
+        let token_file = source.optional("control_token_file", &path());
+        let control_token = token_file.and_then(|file| control_token(source, &file, &mut warnings));
         let metrics_listen = source.optional("metrics_listen", &address());
         if metrics_listen == Some(control_listen) && control_listen.port() != 0 {
             source.report(Place::Whole, Problem::SameAddress(control_listen));
@@ -141,11 +155,13 @@ impl Config {
         };
         Self {
             node,
+            node_was_named,
             gateway,
             tick,
             library,
             state_dir,
             control_listen,
+            control_token,
             metrics_listen,
             key,
             spool,
@@ -168,19 +184,31 @@ pub(crate) fn host_name() -> Option<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
 }
 
-fn mac_key(source: &mut Source<'_>, file: &Path, warnings: &mut Vec<String>) -> Option<MacKey> {
-    let path = file.to_owned();
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => {
-            source.report(Place::Whole, Problem::KeyFile { path, kind: error.kind() });
-            return None;
-        }
-    };
-    if std::fs::metadata(file).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
-        warnings
-            .push(format!("others may read `{}`, the key of this agent's snapshots; `chmod 600` it", file.display()));
+/// The text of a file that only this user may read; that others may is a warning.
+fn secret(
+    source: &mut Source<'_>,
+    (setting, path): (&'static str, &Path),
+    what: &str,
+    warnings: &mut Vec<String>,
+) -> Option<String> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        source.report(Place::Whole, Problem::SecretFile { setting, path: path.to_owned(), kind: error.kind() });
+    });
+    if std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {
+        warnings.push(format!("others may read `{}`, {what}; `chmod 600` it", path.display()));
     }
+    text.ok()
+}
+
+fn control_token(source: &mut Source<'_>, file: &Path, warnings: &mut Vec<String>) -> Option<Token> {
+    let text = secret(source, ("control_token_file", file), "the token of job calls", warnings)?;
+    let path = file.to_owned();
+    Token::parse(&text).map_err(|error| source.report(Place::Whole, Problem::Token { path, error })).ok()
+}
+
+fn mac_key(source: &mut Source<'_>, file: &Path, warnings: &mut Vec<String>) -> Option<MacKey> {
+    let text = secret(source, ("mac.key_file", file), "the key of this agent's snapshots", warnings)?;
+    let path = file.to_owned();
     MacKey::parse(&text).map_err(|error| source.report(Place::Whole, Problem::Key { path, error })).ok()
 }
 

@@ -31,6 +31,7 @@ use tokio::time::{sleep, timeout};
 use super::jobs::JobBook;
 use super::metrics::Metrics;
 use super::seen::Published;
+use super::token::Token;
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::meter::Job;
@@ -54,6 +55,8 @@ pub(crate) struct Desk {
     pub(crate) published: Arc<Published>,
     pub(crate) delivery: Option<Arc<Delivery>>,
     pub(crate) metrics: Metrics,
+    /// Of job calls, if they need one.
+    pub(crate) token: Option<Token>,
     pub(crate) clock: Clock,
     pub(crate) node: String,
     pub(crate) tick: Duration,
@@ -78,7 +81,8 @@ enum Port {
 /// # Errors
 /// Where no thread, runtime or signal handler can be had.
 pub(crate) fn serve(ports: Ports, desk: Arc<Desk>, stop: Sender<()>) -> io::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+    // One thread for what waits: calls keep their order.
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build()?;
     for listener in [Some(&ports.control), ports.metrics.as_ref()].into_iter().flatten() {
         listener.set_nonblocking(true)?;
     }

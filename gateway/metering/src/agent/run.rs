@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::jobs::Command;
 use super::seen::{Published, Seen};
 use super::source::Source;
-use super::state::State;
+use super::state::{EndedJob, State};
 use crate::clock::Clock;
 use crate::delivery::Delivery;
 use crate::meter::{Job, Meter};
@@ -30,6 +30,8 @@ pub(crate) struct Metering {
     pub(crate) meter: Meter,
     /// From the configuration and from before the start.
     pub(crate) jobs: Vec<Job>,
+    /// Of which the gateway may not have heard that they ended.
+    pub(crate) ended: Vec<EndedJob>,
     pub(crate) state: Arc<State>,
     pub(crate) delivery: Option<Arc<Delivery>>,
     pub(crate) published: Arc<Published>,
@@ -68,25 +70,10 @@ pub(crate) fn run(source: Source, metering: Metering, commands: &Receiver<Comman
     if !is_recorded {
         state.start_jobs();
     }
-    let nobody = never();
-    loop {
-        // In a recording a job can only start at a time of the recording's.
-        let commands = if state.now_us().is_some() { commands } else { &nobody };
-        select! {
-            recv(ticks) -> received => match received {
-                Ok(Received::Tick(tick)) => state.observe(*tick),
-                Ok(Received::Nothing { stalled: true }) => state.stalled(),
-                Ok(Received::Nothing { stalled: false }) => {}
-                Ok(Received::Ended) | Err(_) => return Ended::Source,
-            },
-            recv(commands) -> command => match command {
-                Ok(command) => state.obey(command),
-                // Nobody is left to give any.
-                Err(_) => return Ended::Stopped,
-            },
-            recv(stop) -> _ => return Ended::Stopped,
-        }
-    }
+    let ended = state.meter_on(&ticks, commands, stop);
+    // What ended since the last tick, or was promised to.
+    state.tell();
+    ended
 }
 
 /// The reader waits in calls of its own, so that commands and the stop need not wait for it.
@@ -105,6 +92,28 @@ fn read_on_a_thread(mut reader: Box<dyn ReadTick>) -> std::io::Result<Receiver<R
 }
 
 impl Loop {
+    fn meter_on(&mut self, ticks: &Receiver<Received>, commands: &Receiver<Command>, stop: &Receiver<()>) -> Ended {
+        let nobody = never();
+        loop {
+            // In a recording a job can only start at a time of the recording's.
+            let commands = if self.now_us().is_some() { commands } else { &nobody };
+            select! {
+                recv(ticks) -> received => match received {
+                    Ok(Received::Tick(tick)) => self.observe(*tick),
+                    Ok(Received::Nothing { stalled: true }) => self.stalled(),
+                    Ok(Received::Nothing { stalled: false }) => {}
+                    Ok(Received::Ended) | Err(_) => return Ended::Source,
+                },
+                recv(commands) -> command => match command {
+                    Ok(command) => self.obey(command),
+                    // Nobody is left to give any.
+                    Err(_) => return Ended::Stopped,
+                },
+                recv(stop) -> _ => return Ended::Stopped,
+            }
+        }
+    }
+
     /// Now, on the clock that ticks are on. `None`: a recording has not begun.
     fn now_us(&self) -> Option<u64> {
         match self.is_recorded {
@@ -115,6 +124,13 @@ impl Loop {
 
     fn start_jobs(&mut self) {
         let Some(now_us) = self.now_us() else { return };
+        // Their devices are free again before others start. They have held nothing, so that only their tombstones are told.
+        for EndedJob { job, why } in std::mem::take(&mut self.metering.ended) {
+            let (tenant, name) = (job.tenant.clone(), job.job.clone());
+            if self.metering.meter.start(job, now_us).is_ok() {
+                self.metering.meter.end(&tenant, name.as_deref(), why, now_us);
+            }
+        }
         for job in std::mem::take(&mut self.metering.jobs) {
             let (tenant, name) = (job.tenant.clone(), job.job.clone());
             if let Err(error) = self.metering.meter.start(job, now_us) {
@@ -171,6 +187,7 @@ impl Loop {
         if let Some(delivery) = &self.metering.delivery {
             delivery.offer(&snapshots);
         }
+        self.seen.tells = self.seen.tells.saturating_add(1);
         self.seen.totals = self.metering.meter.totals();
         self.seen.meter = self.metering.meter.counters();
         self.metering.published.set(self.seen.clone());

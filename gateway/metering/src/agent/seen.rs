@@ -17,6 +17,8 @@ pub(crate) struct Seen {
     /// When it came, by the monotonic clock.
     pub(crate) at_us: u64,
     pub(crate) is_stalled: bool,
+    /// How often snapshots have been handed over.
+    pub(crate) tells: u64,
     /// Of every holding, and of nobody's.
     pub(crate) totals: Vec<Totals>,
     pub(crate) meter: MeterCounters,

@@ -8,20 +8,37 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::config::StateDir;
-use super::durable;
 use super::jobs::wire;
-use crate::meter::Job;
+use crate::durable;
+use crate::meter::{Job, JobEnd};
 
 const JOBS: &str = "jobs.json";
 const EPOCH: &str = "epoch";
 const LOCK: &str = "lock";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// An open state directory, which no other agent may use meanwhile; or none.
 #[derive(Debug)]
 pub(crate) struct State {
     directory: Option<PathBuf>,
+    /// The kernel's name for the time since the host's start.
+    boot_id: Option<String>,
     /// Locked until this process ends, however it ends.
     _lock: Option<File>,
+}
+
+/// What is kept of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) running: Vec<Job>,
+    /// Of which the gateway may not have heard yet.
+    pub(crate) ended: Vec<EndedJob>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndedJob {
+    pub(crate) job: Job,
+    pub(crate) why: JobEnd,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +59,7 @@ impl State {
         let opened = if settings.was_named { make(path) } else { Ok(()) }.and_then(|()| File::create(path.join(LOCK)));
         match opened {
             Ok(lock) => match lock.try_lock() {
-                Ok(()) => Ok(Self { directory: Some(path.clone()), _lock: Some(lock) }),
+                Ok(()) => Ok(Self { directory: Some(path.clone()), boot_id: boot_id(), _lock: Some(lock) }),
                 Err(TryLockError::WouldBlock) => Err(StateError::InUse(path.clone())),
                 Err(TryLockError::Error(error)) => Err(StateError::Unusable { path: path.clone(), error }),
             },
@@ -59,40 +76,51 @@ impl State {
     }
 
     pub(crate) fn nowhere() -> Self {
-        Self { directory: None, _lock: None }
+        Self { directory: None, boot_id: None, _lock: None }
     }
 
     /// The jobs that another agent keeps in this directory; none where they cannot be read. For show.
     pub(crate) fn jobs_in(directory: &Path) -> Vec<Job> {
         let text = fs::read(directory.join(JOBS)).unwrap_or_default();
-        jobs_of(&text).unwrap_or_default()
+        jobs_of(&text).map(|(kept, _)| kept.running).unwrap_or_default()
     }
 
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// The jobs that ran. A file that is none is set aside and said: an agent that does not start meters nobody.
-    pub(crate) fn jobs(&self) -> Vec<Job> {
-        let Some(file) = self.file(JOBS) else { return Vec::new() };
+    /// The jobs that ran. Those from before the host's last start have ended with it: preempted. A file that is none is set
+    /// aside and said: an agent that does not start meters nobody.
+    pub(crate) fn jobs(&self) -> Kept {
+        let Some(file) = self.file(JOBS) else { return Kept::default() };
         let read = match fs::read(&file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Kept::default(),
             Err(error) => Err(error.to_string()),
             Ok(text) => jobs_of(&text),
         };
+        let read = read.map(|(mut kept, boot_id)| {
+            if boot_id.is_some() && boot_id != self.boot_id {
+                let running = std::mem::take(&mut kept.running);
+                tracing::warn!(jobs = running.len(), "the host has started anew: the jobs from before have ended");
+                kept.ended.extend(running.into_iter().map(|job| EndedJob { job, why: JobEnd::Preempted }));
+            }
+            kept
+        });
         read.unwrap_or_else(|reason| {
             let aside = file.with_extension("json.broken");
             let moved = fs::rename(&file, &aside).is_ok();
             let (file, aside) = (file.display(), aside.display());
             tracing::error!(%file, %reason, moved, %aside, "the jobs that ran are lost; start them again");
-            Vec::new()
+            Kept::default()
         })
     }
 
     /// On return they are on disk, if anything is.
-    pub(crate) fn keep_jobs(&self, jobs: &[Job]) -> io::Result<()> {
+    pub(crate) fn keep_jobs(&self, kept: &Kept) -> io::Result<()> {
         let Some(file) = self.file(JOBS) else { return Ok(()) };
-        let document = json!({ "schema": 1, "jobs": jobs.iter().map(wire::named_job).collect::<Vec<_>>() });
+        let running: Vec<_> = kept.running.iter().map(wire::named_job).collect();
+        let ended: Vec<_> = kept.ended.iter().map(ended_value).collect();
+        let document = json!({ "schema": 1, "boot_id": self.boot_id, "jobs": running, "ended": ended });
         durable::replace(&file, |out| serde_json::to_writer(out, &document).map_err(io::Error::from))
     }
 
@@ -126,14 +154,31 @@ fn make(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-fn jobs_of(text: &[u8]) -> Result<Vec<Job>, String> {
+fn boot_id() -> Option<String> {
+    fs::read_to_string(BOOT_ID).ok().map(|id| id.trim().to_owned())
+}
+
+fn ended_value(ended: &EndedJob) -> Value {
+    json!({ "job": wire::named_job(&ended.job), "reason": wire::end_word(ended.why) })
+}
+
+fn ended_of(value: &Value) -> Option<EndedJob> {
+    let why = value.get("reason").and_then(Value::as_str).and_then(wire::read_end)?;
+    wire::read_named_job(value.get("job")?).ok().map(|job| EndedJob { job, why })
+}
+
+/// And the boot id of then.
+fn jobs_of(text: &[u8]) -> Result<(Kept, Option<String>), String> {
     let document: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if document.get("schema") != Some(&json!(1)) {
         return Err("its schema is not 1".to_owned());
     }
     let jobs = document.get("jobs").and_then(Value::as_array).ok_or("it has no jobs")?;
     let read = |job: &Value| wire::read_named_job(job).map_err(|violations| format!("{violations:?}"));
-    jobs.iter().map(read).collect()
+    let running = jobs.iter().map(read).collect::<Result<_, _>>()?;
+    // An earlier agent's has none. One that cannot be read is a tombstone less, not a reason to lose those that run.
+    let ended = document.get("ended").and_then(Value::as_array).into_iter().flatten().filter_map(ended_of).collect();
+    Ok((Kept { running, ended }, document.get("boot_id").and_then(Value::as_str).map(str::to_owned)))
 }
 
 #[cfg(test)]
@@ -164,12 +209,32 @@ mod tests {
     fn jobs_and_the_epoch_are_read_back_as_they_were() {
         let directory = Directory::new();
         let state = State::open(&named(&directory)).unwrap();
-        assert_eq!((state.jobs(), state.last_epoch_us()), (Vec::new(), 0));
-        state.keep_jobs(&[job()]).unwrap();
+        assert_eq!((state.jobs(), state.last_epoch_us()), (Kept::default(), 0));
+        state.keep_jobs(&kept()).unwrap();
         state.keep_epoch(1_796_083_200_000_001).unwrap();
         drop(state);
         let state = State::open(&named(&directory)).unwrap();
-        assert_eq!((state.jobs(), state.last_epoch_us()), (vec![job()], 1_796_083_200_000_001));
+        assert_eq!((state.jobs(), state.last_epoch_us()), (kept(), 1_796_083_200_000_001));
+    }
+
+    fn kept() -> Kept {
+        let ended = Job { job: Some("over".to_owned()), ..job() };
+        Kept { running: vec![job()], ended: vec![EndedJob { job: ended, why: JobEnd::Preempted }] }
+    }
+
+    #[test]
+    fn jobs_from_before_the_hosts_start_have_ended() {
+        let directory = Directory::new();
+        let mut state = State::open(&named(&directory)).unwrap();
+        assert!(state.boot_id.is_some());
+        state.keep_jobs(&kept()).unwrap();
+        state.boot_id = Some("another".to_owned());
+        let (Kept { running, ended }, before) = (state.jobs(), kept());
+        assert_eq!((running, &ended[0]), (Vec::new(), &before.ended[0]));
+        assert_eq!(ended[1..], [EndedJob { job: job(), why: JobEnd::Preempted }]);
+        // By an agent that did not keep it.
+        fs::write(state.file(JOBS).unwrap(), json!({"schema":1,"jobs":[wire::named_job(&job())]}).to_string()).unwrap();
+        assert_eq!(state.jobs().running, [job()]);
     }
 
     #[test]
@@ -190,10 +255,10 @@ mod tests {
             let state = State::open(&named(&directory)).unwrap();
             fs::write(state.file(JOBS).unwrap(), broken).unwrap();
             fs::write(state.file(EPOCH).unwrap(), "soon").unwrap();
-            assert_eq!((state.jobs(), state.last_epoch_us()), (Vec::new(), 0));
+            assert_eq!((state.jobs(), state.last_epoch_us()), (Kept::default(), 0));
             assert_eq!(fs::read_to_string(state.file("jobs.json.broken").unwrap()).unwrap(), broken);
-            state.keep_jobs(&[job()]).unwrap();
-            assert_eq!(state.jobs(), [job()]);
+            state.keep_jobs(&kept()).unwrap();
+            assert_eq!(state.jobs(), kept());
         }
     }
 
@@ -203,8 +268,8 @@ mod tests {
         let usual = StateDir { path: directory.path().join("absent"), was_named: false };
         let state = State::open(&usual).unwrap();
         assert_eq!(state.directory(), None);
-        state.keep_jobs(&[job()]).unwrap();
-        assert!(state.jobs().is_empty());
+        state.keep_jobs(&kept()).unwrap();
+        assert_eq!(state.jobs(), Kept::default());
         fs::write(directory.path().join("file"), "").unwrap();
         let named = StateDir { path: directory.path().join("file/state"), was_named: true };
         assert!(matches!(State::open(&named), Err(StateError::Unusable { .. })));

@@ -6,8 +6,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 /// Doubling further changes nothing.
 const MOST_DOUBLINGS: u32 = 5;
-/// A gateway that asks for more has a clock or a proxy that is wrong.
-const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+/// Whoever asks for more is a proxy with a page about maintenance: the gateway may be back long before.
+const LONGEST_ASKED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
@@ -16,7 +16,7 @@ pub(super) struct Backoff {
 
 impl Backoff {
     /// After one more failure: doubles from 1 s to 30 s, less up to half by chance, so that the agents of a fleet do not come
-    /// back at the same moment. `asked` is the gateway's `Retry-After`, which is the least.
+    /// back at the same moment. `asked` is the gateway's `Retry-After`: the least, up to a minute.
     pub(super) fn failed(&mut self, asked: Option<Duration>, random: u64) -> Duration {
         let doubled = FIRST.saturating_mul(1 << self.failures.min(MOST_DOUBLINGS)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
@@ -60,7 +60,7 @@ mod tests {
         }
         backoff.succeeded();
         assert_eq!(backoff.failed(None, 0), FIRST);
-        assert_eq!(backoff.failed(Some(Duration::from_secs(120)), 0), Duration::from_secs(120));
+        assert_eq!(backoff.failed(Some(Duration::from_secs(50)), 0), Duration::from_secs(50));
         assert_eq!(backoff.failed(Some(Duration::ZERO), 0), Duration::from_secs(4));
         assert_eq!(backoff.failed(Some(Duration::MAX), 0), LONGEST_ASKED);
     }

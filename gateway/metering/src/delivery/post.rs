@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 
 /// For a connection to be made, and for the whole exchange.
@@ -9,11 +11,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Of an answer. The longest that the gateway gives lists violations.
 const MOST_ANSWER_BYTES: u64 = 256 << 10;
+/// The gateway's word for it.
+const FROM_THE_FUTURE: &str = "from_the_future";
 
 /// What became of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Posted {
     Applied,
+    /// Taken, but its windows are not used: by the gateway's clock it was observed in the future.
+    FromTheFuture,
     /// The gateway had a newer one, or this one already.
     NotNewer,
     /// The gateway will never take it.
@@ -24,7 +30,17 @@ pub(super) enum Posted {
     Away {
         reason: String,
         retry_after: Option<Duration>,
+        /// With 5xx: it may be this one snapshot that cannot be taken, so that others go first.
+        was_answered: bool,
     },
+}
+
+/// What came of a try, and when the answer says it was written.
+#[derive(Debug)]
+pub(super) struct Tried {
+    pub(super) outcome: Posted,
+    /// To the second. `None`: there was no answer, or none with a date.
+    pub(super) date: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -36,6 +52,7 @@ pub(super) struct Gateway {
 #[derive(Deserialize)]
 struct Receipt {
     applied: bool,
+    reason: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -65,18 +82,19 @@ impl Gateway {
         Self { http: config.build().into(), url: format!("{}/v1/usage-snapshots", root.trim_end_matches('/')) }
     }
 
-    pub(super) fn post(&self, body: &[u8], timeout: Duration) -> Posted {
+    pub(super) fn post(&self, body: &[u8], timeout: Duration) -> Tried {
         let request = self.http.post(&self.url).config().timeout_global(Some(timeout)).build();
-        let away = |error: ureq::Error| Posted::Away { reason: error.to_string(), retry_after: None };
+        let away = |error: ureq::Error| Tried { outcome: away(error.to_string(), None), date: None };
         let mut answer = match request.header("Content-Type", "application/json").send(body) {
             Ok(answer) => answer,
             Err(error) => return away(error),
         };
         let status = answer.status().as_u16();
-        let retry_after = answer.headers().get("Retry-After").and_then(|value| value.to_str().ok()).and_then(seconds);
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let (retry_after, date) = (header("Retry-After").and_then(seconds), header("Date").and_then(instant));
         // To its end, or the connection could not be used again.
         match answer.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_vec() {
-            Ok(text) => meaning(status, retry_after, &text),
+            Ok(text) => Tried { outcome: meaning(status, retry_after, &text), date },
             Err(error) => away(error),
         }
     }
@@ -87,18 +105,29 @@ fn seconds(text: &str) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_secs)
 }
 
+/// As HTTP writes dates, in GMT.
+fn instant(text: &str) -> Option<Timestamp> {
+    DateTimeParser::new().parse_timestamp(text.trim()).ok()
+}
+
+fn away(reason: String, retry_after: Option<Duration>) -> Posted {
+    Posted::Away { reason, retry_after, was_answered: false }
+}
+
 fn meaning(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Posted {
-    let away = |reason: String| Posted::Away { reason, retry_after };
     match status {
         200..300 => match serde_json::from_slice(body) {
-            Ok(Receipt { applied: true }) => Posted::Applied,
-            Ok(Receipt { applied: false }) => Posted::NotNewer,
-            Err(_) => away(format!("answered {status} without a receipt: that is no Farebox gateway")),
+            Ok(Receipt { applied: true, reason }) if reason.as_deref() == Some(FROM_THE_FUTURE) => {
+                Posted::FromTheFuture
+            }
+            Ok(Receipt { applied: true, .. }) => Posted::Applied,
+            Ok(Receipt { applied: false, .. }) => Posted::NotNewer,
+            Err(_) => away(format!("answered {status} without a receipt: that is no Farebox gateway"), retry_after),
         },
-        // Too slow, or too many: nothing is wrong with the snapshot.
-        408 | 429 => away(format!("answered {status}")),
-        400..500 => Posted::Refused { reason: refusal(status, body) },
-        _ => away(format!("answered {status}")),
+        // Only these judge the snapshot. The others say that the gateway is busy, elsewhere, or wants another credential.
+        400 | 413 | 415 | 422 => Posted::Refused { reason: refusal(status, body) },
+        500..600 => Posted::Away { reason: format!("answered {status}"), retry_after, was_answered: true },
+        _ => away(format!("answered {status}"), retry_after),
     }
 }
 
@@ -118,12 +147,17 @@ mod tests {
     fn answers_mean_what_they_say() {
         assert_eq!(meaning(202, None, br#"{"applied":true}"#), Posted::Applied);
         assert_eq!(meaning(202, None, br#"{"applied":false,"reason":"not_newer"}"#), Posted::NotNewer);
+        let future = br#"{"applied":true,"reason":"from_the_future"}"#;
+        assert_eq!(meaning(202, None, future), Posted::FromTheFuture);
         for (status, body) in
-            [(200, &b"<html>"[..]), (204, b""), (301, b""), (408, b""), (429, b""), (500, b""), (503, b"{}")]
+            [(200, &b"<html>"[..]), (204, b""), (301, b""), (401, b""), (404, b""), (408, b""), (429, b"{}")]
         {
-            assert!(matches!(meaning(status, None, body), Posted::Away { .. }), "{status}");
+            let Posted::Away { was_answered: false, .. } = meaning(status, None, body) else { panic!("{status}") };
         }
-        for status in [400, 401, 404, 413, 422] {
+        for status in [500, 502, 503, 599] {
+            let Posted::Away { was_answered: true, .. } = meaning(status, None, b"") else { panic!("{status}") };
+        }
+        for status in [400, 413, 415, 422] {
             assert!(matches!(meaning(status, None, b""), Posted::Refused { .. }), "{status}");
         }
     }
@@ -135,6 +169,13 @@ mod tests {
         assert_eq!(meaning(422, None, body), Posted::Refused { reason });
         let reason = "answered 422, a[2J".to_owned();
         assert_eq!(meaning(422, None, b"{\"type\":\"a\\u001b[2J\"}"), Posted::Refused { reason });
+    }
+
+    #[test]
+    fn dates_are_read_as_http_writes_them() {
+        let expected: Timestamp = "1994-11-06T08:49:37Z".parse().unwrap();
+        assert_eq!(instant("Sun, 06 Nov 1994 08:49:37 GMT"), Some(expected));
+        assert_eq!(instant("now"), None);
     }
 
     #[test]

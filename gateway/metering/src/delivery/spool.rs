@@ -5,12 +5,10 @@
 //! their counters would be lost behind newer ones.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
-use crate::snapshot::WireSnapshot;
-
-/// What a holding's last snapshot says.
-const ENDED: &str = "ended";
+use crate::snapshot::{ENDED, WireSnapshot};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
@@ -28,6 +26,8 @@ pub(super) struct Spool {
     /// Where the snapshot of a holding is, if one waits that is no tombstone.
     live: HashMap<Holding, u64>,
     tombstones: BTreeSet<u64>,
+    /// Ever put down.
+    tombstones_offered: u64,
     bytes: usize,
     /// Entries given up because of the limits.
     evicted: u64,
@@ -53,6 +53,7 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parcel {
     place: u64,
+    pub(super) boot_epoch: String,
     pub(super) seq: u64,
     pub(super) body: Arc<[u8]>,
 }
@@ -84,9 +85,13 @@ impl Written {
         snapshot.mac.is_none().then(|| Self::with_body(&snapshot, line.to_vec()))
     }
 
+    pub(super) fn boot_epoch(&self) -> &str {
+        &self.holding.boot_epoch
+    }
+
     #[cfg(test)]
-    pub(super) fn body_len(&self) -> usize {
-        self.body.len()
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
     }
 
     fn with_body(snapshot: &WireSnapshot, body: Vec<u8>) -> Self {
@@ -108,21 +113,28 @@ impl Spool {
             next_place: 0,
             live: HashMap::new(),
             tombstones: BTreeSet::new(),
+            tombstones_offered: 0,
             bytes: 0,
             evicted: 0,
         }
     }
 
-    /// Takes in what an earlier run left, one snapshot a line. Returns how many lines were none: torn by a crash, or not ours.
-    pub(super) fn read(&mut self, file: &[u8]) -> u64 {
+    /// Takes in what an earlier run left, one snapshot a line, a line at a time. Returns how many lines were none: torn by a
+    /// crash, or not ours.
+    ///
+    /// # Errors
+    /// Where it cannot be read on; what was read before is taken in.
+    pub(super) fn read(&mut self, file: &mut dyn BufRead) -> (u64, io::Result<()>) {
         let mut dropped: u64 = 0;
-        for line in file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match Written::of_line(line) {
-                Some(written) => self.offer(written),
-                None => dropped = dropped.saturating_add(1),
+        for line in file.split(b'\n') {
+            match line.map(|line| (line.is_empty(), Written::of_line(&line))) {
+                Err(error) => return (dropped, Err(error)),
+                Ok((true, _)) => {}
+                Ok((false, Some(written))) => self.offer(written),
+                Ok((false, None)) => dropped = dropped.saturating_add(1),
             }
         }
-        dropped
+        (dropped, Ok(()))
     }
 
     pub(super) fn offer(&mut self, written: Written) {
@@ -139,6 +151,7 @@ impl Spool {
         if ended {
             self.live.remove(&holding);
             self.tombstones.insert(place);
+            self.tombstones_offered = self.tombstones_offered.saturating_add(1);
         } else {
             self.live.insert(holding.clone(), place);
         }
@@ -162,13 +175,34 @@ impl Spool {
     /// What is to be sent next.
     pub(super) fn first(&self) -> Option<Parcel> {
         let (place, entry) = self.entries.first_key_value()?;
-        Some(Parcel { place: *place, seq: entry.seq, body: Arc::clone(&entry.body) })
+        let boot_epoch = entry.holding.boot_epoch.clone();
+        Some(Parcel { place: *place, boot_epoch, seq: entry.seq, body: Arc::clone(&entry.body) })
     }
 
     /// It has arrived, or never will. A newer one that has taken its place meanwhile stays.
     pub(super) fn settle(&mut self, parcel: &Parcel) {
         if self.entries.get(&parcel.place).is_some_and(|entry| entry.seq == parcel.seq) {
             self.remove(parcel.place);
+        }
+    }
+
+    /// It and all of its holding, in their order, go behind the others: the gateway takes those of one holding forward only.
+    pub(super) fn postpone(&mut self, parcel: &Parcel) {
+        let Some(entry) = self.entries.get(&parcel.place) else { return };
+        let whose = |holding: &Holding| (holding.tenant.clone(), holding.job.clone(), holding.gpu_model.clone());
+        let own = whose(&entry.holding);
+        let is_own = |(_, entry): &(&u64, &Entry)| whose(&entry.holding) == own;
+        let places: Vec<u64> = self.entries.iter().filter(is_own).map(|(place, _)| *place).collect();
+        for place in places {
+            let Some(entry) = self.entries.remove(&place) else { continue };
+            let last = self.next_place;
+            self.next_place = last.saturating_add(1);
+            if self.tombstones.remove(&place) {
+                self.tombstones.insert(last);
+            } else {
+                self.live.insert(entry.holding.clone(), last);
+            }
+            self.entries.insert(last, entry);
         }
     }
 
@@ -187,6 +221,14 @@ impl Spool {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+
+    pub(super) fn has_tombstones(&self) -> bool {
+        !self.tombstones.is_empty()
+    }
+
+    pub(super) fn tombstones_offered(&self) -> u64 {
+        self.tombstones_offered
     }
 
     /// Of the snapshots as JSON.
@@ -210,6 +252,12 @@ mod tests {
 
     use super::*;
     use crate::samples::body_with;
+
+    fn read(spool: &mut Spool, mut file: &[u8]) -> u64 {
+        let (dropped, read) = spool.read(&mut file);
+        read.unwrap();
+        dropped
+    }
 
     fn snapshot(changes: &[(&str, Value)]) -> WireSnapshot {
         let mut snapshot: WireSnapshot = serde_json::from_value(body_with(changes)).unwrap();
@@ -300,6 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_put_off_goes_behind_the_others_with_all_of_its_holding() {
+        let mut spool = spool();
+        for (epoch, job, seq, health) in
+            [("1", "a", 8, "ended"), ("1", "a", 9, "ok"), ("1", "b", 1, "ok"), ("2", "a", 1, "ok"), ("2", "c", 1, "ok")]
+        {
+            spool.offer(written(epoch, job, seq, health));
+        }
+        let bytes = spool.bytes();
+        spool.postpone(&spool.first().unwrap());
+        assert_eq!(waiting(&spool), ["1 b 1 ok", "2 c 1 ok", "1 a 8 ended", "1 a 9 ok", "2 a 1 ok"]);
+        spool.offer(written("2", "a", 2, "ok"));
+        assert_eq!(waiting(&spool), ["1 b 1 ok", "2 c 1 ok", "1 a 8 ended", "1 a 9 ok", "2 a 2 ok"]);
+        assert_eq!((spool.bytes(), spool.tombstones.len(), spool.live.len()), (bytes, 1, 4));
+        while let Some(parcel) = spool.first() {
+            spool.settle(&parcel);
+        }
+        assert_eq!((spool.bytes(), spool.tombstones.len(), spool.live.len()), (0, 0, 0));
+    }
+
+    #[test]
     fn a_file_is_read_back_as_it_was_and_torn_lines_are_counted() {
         let mut before = spool();
         for (job, seq, health) in [("a", 1, "ended"), ("a", 2, "ok"), ("b", 3, "ok")] {
@@ -307,16 +375,16 @@ mod tests {
         }
         let file = before.bodies().join(&b'\n');
         let mut after = spool();
-        assert_eq!(after.read(&file), 0);
+        assert_eq!(read(&mut after, &file), 0);
         assert_eq!(after.bodies(), before.bodies());
 
         let mut torn = spool();
-        assert_eq!(torn.read(&file[..file.len() - 5]), 1);
+        assert_eq!(read(&mut torn, &file[..file.len() - 5]), 1);
         assert_eq!(waiting(&torn), ["1 a 1 ended", "1 a 2 ok"]);
 
         let mut foreign = spool();
         let signed = serde_json::to_vec(&body_with(&[])).unwrap();
-        assert_eq!(foreign.read(&[&b"\xff\xfe\n{}\n\n"[..], &signed].concat()), 3);
+        assert_eq!(read(&mut foreign, &[&b"\xff\xfe\n{}\n\n"[..], &signed].concat()), 3);
         assert!(foreign.is_empty());
     }
 }

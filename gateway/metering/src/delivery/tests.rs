@@ -157,3 +157,27 @@ fn a_state_directory_that_vanished_is_counted_and_stops_nothing() {
     delivery.stop(LONG);
     assert!(shared.courier().counters().saves_failed > 0);
 }
+
+#[test]
+fn the_last_write_waits_for_an_older_one_and_no_older_one_follows_it() {
+    let directory = Directory::new();
+    let nobody = format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let delivery = Delivery::start(settings(nobody, Some(&directory)), Clock::system()).unwrap();
+    let shared = Arc::clone(&delivery.shared);
+    // As while the other thread writes.
+    shared.writing.1.recv().unwrap();
+    shared.courier().offer(vec![Written::of(&snapshot("a", 1)).unwrap()]);
+    let rest = shared.courier().give_up().unwrap();
+    let last = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || shared.save_last(&rest, LONG))
+    };
+    thread::sleep(Duration::from_millis(50));
+    shared.writing.0.send(()).unwrap();
+    last.join().unwrap();
+    let file = directory.path().join(FILE);
+    let kept = std::fs::read(&file).unwrap();
+    assert_eq!(job_and_seq(kept.trim_ascii_end()).1, 1);
+    shared.save(&[]);
+    assert_eq!(std::fs::read(&file).unwrap(), kept);
+}

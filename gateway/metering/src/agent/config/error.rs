@@ -40,12 +40,16 @@ pub(crate) enum Problem {
     Unknown { name: String, known: Vec<String> },
     #[error("`{setting}` is {found}; give {expected}")]
     Invalid { setting: String, found: String, expected: String },
-    #[error("`mac.key_file` `{path}` cannot be read: {kind}")]
-    KeyFile { path: PathBuf, kind: std::io::ErrorKind },
+    #[error("`{setting}` `{path}` cannot be read: {kind}")]
+    SecretFile { setting: &'static str, path: PathBuf, kind: std::io::ErrorKind },
+    #[error("`control_token_file` `{path}`: {error}")]
+    Token { path: PathBuf, error: crate::agent::token::NoToken },
+    #[error("`node` is not set and this host has no name but `localhost`, as others have; set it")]
+    NoNode,
     #[error("`mac.key_file` `{path}`: {error}")]
     Key { path: PathBuf, error: crate::delivery::mac::MacKeyError },
     #[error(
-        "`control_listen` is `{0}`; job calls carry no credentials, so give a loopback address such as `127.0.0.1:9411`"
+        "`control_listen` is `{0}`; job calls are for this host only: give a loopback address such as `127.0.0.1:9411`"
     )]
     NotLoopback(std::net::SocketAddr),
     #[error("`control_listen` and `metrics_listen` are both `{0}`; give metrics a port of their own or leave it out")]

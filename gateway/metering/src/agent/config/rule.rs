@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use crate::agent::holding;
+
 /// How a setting is read from text, and what to tell whoever wrote something else.
 pub(super) struct Rule<T> {
     pub(super) expected: String,
@@ -35,10 +37,7 @@ pub(super) fn path() -> Rule<PathBuf> {
 
 /// As snapshots take it.
 pub(super) fn name() -> Rule<String> {
-    Rule::text("1 to 128 bytes without control characters", |text| {
-        let fits = (1..=128).contains(&text.len()) && !text.chars().any(char::is_control);
-        fits.then(|| text.to_owned())
-    })
+    Rule::text("1 to 128 bytes without control characters", |text| holding::name(text).ok())
 }
 
 /// Without a path: the agent adds its own. Empty: none.

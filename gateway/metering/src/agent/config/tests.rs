@@ -58,15 +58,19 @@ fn every_commented_setting_of_the_example_is_one() {
     fs::write(&key, format!("gpu-07:{KEY}\n")).unwrap();
     let is_setting =
         |line: &str| line.starts_with("# [[") || line.strip_prefix("# ").is_some_and(|rest| rest.contains(" = "));
+    let token = directory.path().join("token");
+    fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
     let lines = EXAMPLE.lines().map(|line| if is_setting(line) { &line[2..] } else { line });
     let text = lines.collect::<Vec<_>>().join("\n").replace("/etc/farebox-agent/key", key.to_str().unwrap());
+    let text = text.replace("/etc/farebox-agent/token", token.to_str().unwrap());
     let config = load(Some(&text), &[], &[]).unwrap();
     assert_eq!(config.models["NVIDIA A100-SXM4-80GB"], "A100");
     assert_eq!(config.assignments.len(), 2);
     let part = &config.assignments[1].parts[0];
     assert_eq!((part.instance, part.share), (Some(InstanceId { gpu_instance: 1, compute_instance: 0 }), 500_000));
     assert_eq!(config.key.unwrap().id(), Some("gpu-07"));
-    assert_eq!(config.warnings.len(), 1, "the key may be read by others");
+    assert!(config.control_token.is_some());
+    assert_eq!(config.warnings.len(), 2, "the key and the token may be read by others");
 }
 
 #[test]
@@ -94,12 +98,12 @@ fn all_that_is_wrong_is_told_at_once_and_where() {
         wrong(file),
         [
             "1:8: `tick` is `50ms`; give a duration from `100ms` to `1m`, like `1s`",
-            "2:1: `nodes` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
+            "2:1: `nodes` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
             "3:18: `control_listen` is of type integer; give an address with a port, like `127.0.0.1:9411`",
             "5:1: `spool.entires` is not a setting; there is `spool.entries`, `spool.bytes`",
             "6:9: `spool.bytes` is `-1`; give a whole number from 65536 to 1073741824",
             "8:7: `models.\"A\"` is of type integer; give a model of the price book, like \"A100\"",
-            "10:1: `lgo.level` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
+            "10:1: `lgo.level` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
         ]
     );
     let errors = load(Some("tick = \"1s\"\nnode = ["), &[("FAREBOX_AGENT_TICKS", "1s")], &[("log.level", "loud")])
@@ -117,6 +121,36 @@ fn job_calls_stay_on_this_host() {
     assert!(wrong("control_listen = \"10.0.0.7:9411\"\n")[0].contains("loopback"));
     assert!(load(Some("control_listen = \"[::1]:9411\"\nmetrics_listen = \"0.0.0.0:9412\"\n"), &[], &[]).is_ok());
     assert!(wrong("metrics_listen = \"127.0.0.1:9411\"\n")[0].contains("both"));
+}
+
+#[test]
+fn a_host_without_a_name_of_its_own_tells_no_gateway_of_itself() {
+    let load = |host_name: Option<&str>, flags: &[(&'static str, &str)]| {
+        Config::load(Inputs {
+            file: None,
+            environment: std::iter::empty(),
+            flags: flags.iter().map(|(setting, text)| (*setting, (*text).to_owned())).collect(),
+            host_name: host_name.map(str::to_owned),
+        })
+    };
+    let gateway = ("gateway", "http://a:1");
+    for host_name in [None, Some("localhost"), Some("")] {
+        assert!(load(host_name, &[gateway]).unwrap_err().to_string().contains("`node` is not set"));
+        assert!(load(host_name, &[]).is_ok());
+        assert!(load(host_name, &[gateway, ("node", "gpu-07")]).unwrap().node_was_named);
+    }
+    assert!(!load(Some("gpu-07"), &[gateway]).unwrap().node_was_named);
+}
+
+#[test]
+fn a_token_that_is_none_is_told_without_being_shown() {
+    let directory = Directory::new();
+    let token = directory.path().join("token");
+    let file = format!("control_token_file = \"{}\"\n", token.display());
+    assert!(wrong(&file)[0].contains("`control_token_file`") && wrong(&file)[0].contains("cannot be read"));
+    fs::write(&token, "hunter2!").unwrap();
+    let told = wrong(&file);
+    assert!(told[0].contains("16 to 512") && !told[0].contains("hunter2"), "{told:?}");
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The calls: jobs, health, metrics.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HOST, HeaderValue, ORIGIN};
 use hyper::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -16,7 +19,6 @@ use crate::agent::jobs::wire::{self, named_job};
 use crate::agent::jobs::{JobBook, NotDone, Started};
 use crate::agent::metrics::CONTENT_TYPE;
 use crate::agent::seen::Health;
-use crate::meter::JobEnd;
 use crate::tick::Library;
 
 const MOST_BODY_BYTES: usize = 64 << 10;
@@ -25,6 +27,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn answer(request: Request<Incoming>, port: Port, desk: &Desk) -> Answer {
     let path = request.uri().path().to_owned();
+    if let Err(problem) = admitted(&request, port, &path, desk) {
+        return problem.answer(&path);
+    }
     let answered = match (port, path.split('/').skip(1).collect::<Vec<_>>().as_slice()) {
         (_, ["metrics"]) => get(&request, || text_answer(StatusCode::OK, CONTENT_TYPE, desk.metrics.encode())),
         (_, ["healthz"]) => get(&request, || health(desk)),
@@ -36,6 +41,38 @@ pub(super) async fn answer(request: Request<Incoming>, port: Port, desk: &Desk) 
         _ => Err(Problem::not_found("there is `/jobs`, `/jobs/{tenant}/{job}`, `/healthz` and `/metrics`")),
     };
     answered.unwrap_or_else(|problem| problem.answer(&path))
+}
+
+/// Callers of the control port are programs on this host: what a web page can make a browser send comes with an `Origin`, or with
+/// the name by which it found a loopback address. Job calls need the token, where there is one.
+fn admitted(request: &Request<Incoming>, port: Port, path: &str, desk: &Desk) -> Result<(), Problem> {
+    if port != Port::Control {
+        return Ok(());
+    }
+    let headers = request.headers();
+    if headers.contains_key(ORIGIN) {
+        return Err(Problem::forbidden("web pages may not call: leave out `Origin`"));
+    }
+    let hosts = headers.get_all(HOST).iter().map(HeaderValue::as_bytes);
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    if !hosts.chain(authority).all(is_loopback) {
+        return Err(Problem::forbidden("`Host` must be `localhost` or a loopback address"));
+    }
+    let is_job_call = path == "/jobs" || path.starts_with("/jobs/");
+    let sent = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    match &desk.token {
+        Some(token) if is_job_call && !token.is_in(sent) => Err(Problem::unauthenticated()),
+        _ => Ok(()),
+    }
+}
+
+/// `localhost` or a loopback address, with or without a port.
+fn is_loopback(authority: &[u8]) -> bool {
+    let Ok(authority) = str::from_utf8(authority) else { return false };
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = authority.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(authority, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn get(request: &Request<Incoming>, answer: impl FnOnce() -> Answer) -> Result<Answer, Problem> {
@@ -73,26 +110,30 @@ async fn start(request: Request<Incoming>, desk: &Desk, tenant: String, job: Str
 }
 
 async fn end(query: Option<&str>, desk: &Desk, tenant: String, job: String) -> Result<Answer, Problem> {
-    let (why, reason) = match query.unwrap_or("reason=ended") {
-        "reason=ended" => (JobEnd::Ended, "ended"),
-        "reason=preempted" => (JobEnd::Preempted, "preempted"),
-        _ => return Err(Problem::bad_query("the query must be `reason=ended` or `reason=preempted`, or absent")),
-    };
-    let shown = json!({ "tenant": tenant, "job": job, "reason": reason });
+    let why = query.unwrap_or("reason=ended").strip_prefix("reason=").and_then(wire::read_end);
+    let why =
+        why.ok_or_else(|| Problem::bad_query("the query must be `reason=ended`, `reason=preempted` or absent"))?;
+    let shown = json!({ "tenant": tenant, "job": job, "reason": wire::end_word(why) });
     match with_book(desk, move |book| book.end(&tenant, &job, why)).await? {
         true => Ok(json_answer(StatusCode::OK, &shown)),
         false => Err(Problem::not_found("no such job is running")),
     }
 }
 
-/// On a thread that may wait, for the disk and for the meter. Once begun it is done to its end, though the caller goes away.
-async fn with_book<T: Send + 'static>(
+/// On the thread that may wait, for the disk and for the meter, one after the other. Once begun it is done to its end, though the
+/// caller goes away; if he has gone before, it is not begun: he may have asked for something else meanwhile.
+pub(super) async fn with_book<T: Send + 'static>(
     desk: &Desk,
     work: impl FnOnce(&mut JobBook) -> Result<T, NotDone> + Send + 'static,
 ) -> Result<T, Problem> {
     let book = Arc::clone(&desk.book);
-    let worked = spawn_blocking(move || work(&mut book.lock().unwrap_or_else(PoisonError::into_inner))).await;
-    worked.map_err(|_| Problem::unavailable("the call failed"))?.map_err(|error| Problem::of_job(&error))
+    let (answer, answered) = oneshot::channel();
+    spawn_blocking(move || {
+        if !answer.is_closed() {
+            let _ = answer.send(work(&mut book.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+    });
+    answered.await.map_err(|_| Problem::unavailable("the call failed"))?.map_err(|error| Problem::of_job(&error))
 }
 
 fn list(desk: &Desk) -> Answer {

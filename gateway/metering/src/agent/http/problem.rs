@@ -2,7 +2,7 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -17,12 +17,13 @@ pub(super) struct Problem {
     title: &'static str,
     detail: String,
     errors: Vec<Violation>,
-    allow: Option<&'static str>,
+    /// A header that the answer has.
+    header: Option<(&'static str, &'static str)>,
 }
 
 impl Problem {
     fn new(status: StatusCode, slug: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, slug, title, detail: detail.into(), errors: Vec::new(), allow: None }
+        Self { status, slug, title, detail: detail.into(), errors: Vec::new(), header: None }
     }
 
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
@@ -32,7 +33,17 @@ impl Problem {
     pub(super) fn not_allowed(allow: &'static str) -> Self {
         let detail = format!("this path takes {allow}");
         let problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid-request", "method not allowed", detail);
-        Self { allow: Some(allow), ..problem }
+        Self { header: Some(("allow", allow)), ..problem }
+    }
+
+    pub(super) fn unauthenticated() -> Self {
+        let detail = "send `Authorization: Bearer …` with the token of `control_token_file`";
+        let problem = Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", "no credentials, or wrong ones", detail);
+        Self { header: Some(("www-authenticate", "Bearer")), ..problem }
+    }
+
+    pub(super) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", "forbidden", detail)
     }
 
     pub(super) fn malformed_json(detail: impl Into<String>) -> Self {
@@ -93,8 +104,8 @@ impl Problem {
         let mut answer = json_answer(self.status, &body);
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        if let Some((name, value)) = self.header {
+            headers.insert(name, HeaderValue::from_static(value));
         }
         answer
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::holding::{self, MOST_PARTS, MOST_WORKLOADS, WHOLE};
-use crate::meter::{Job, Part, Workload};
+use crate::meter::{Job, JobEnd, Part, Workload};
 
 const LISTS: [&str; 4] = ["parts", "pods", "containers", "cgroups"];
 const PART: [&str; 3] = ["gpu", "instance", "share"];
@@ -36,6 +36,18 @@ pub(crate) fn read_named_job(body: &Value) -> Result<Job, Vec<Violation>> {
     let name = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     let job = check.named(name("tenant"), name("job"), body, &NAMES);
     check.done(job)
+}
+
+/// Why a job ended, in a word.
+pub(crate) fn end_word(why: JobEnd) -> &'static str {
+    match why {
+        JobEnd::Ended => "ended",
+        JobEnd::Preempted => "preempted",
+    }
+}
+
+pub(crate) fn read_end(word: &str) -> Option<JobEnd> {
+    [JobEnd::Ended, JobEnd::Preempted].into_iter().find(|why| end_word(*why) == word)
 }
 
 /// The job with its names.

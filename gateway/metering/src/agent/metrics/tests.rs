@@ -26,11 +26,18 @@ fn text(devices: Vec<DeviceTick>, totals: Vec<Totals>) -> String {
         tick: Some(Arc::new(tick)),
         at_us: 1_000_000,
         is_stalled: false,
+        tells: 1,
         totals,
         meter: MeterCounters { ticks: 7, ..MeterCounters::default() },
         xids: BTreeMap::from([(("GPU-1".to_owned(), 79), 2)]),
     });
-    let delivery = Some(DeliveryCounters { applied: 5, waiting: 2, away: true, ..DeliveryCounters::default() });
+    let delivery = Some(DeliveryCounters {
+        applied: 5,
+        waiting: 2,
+        away: true,
+        clock_skew_us: Some(-7_500_000),
+        ..DeliveryCounters::default()
+    });
     let observe = move || Observed { seen: Arc::clone(&seen), now_us: 1_500_000, delivery, log_lines_dropped: 0 };
     Metrics::new(observe).encode()
 }
@@ -84,6 +91,7 @@ fn devices_are_told_in_the_names_of_opentelemetry() {
         "farebox_agent_delivery_applied_total 5".to_owned(),
         "farebox_agent_spool_snapshots 2.0".to_owned(),
         "farebox_agent_gateway_away 1.0".to_owned(),
+        "farebox_agent_clock_skew_seconds -7.5".to_owned(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }

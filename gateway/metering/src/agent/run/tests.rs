@@ -5,9 +5,10 @@ use crossbeam_channel::unbounded;
 use super::super::config::StateDir;
 use super::*;
 use crate::clock::Now;
+use crate::delivery::{DeliverySettings, SpoolLimits};
 use crate::meter::{JobEnd, MeterSettings, Part};
 use crate::samples::Directory;
-use crate::tick::Library;
+use crate::tick::{DeviceInfo, DeviceState, DeviceTick, Library, Readings};
 
 /// No test waits for it; it ends one that hangs.
 const LONG: Duration = Duration::from_secs(30);
@@ -35,6 +36,10 @@ fn job(name: &str) -> Job {
 }
 
 fn running(is_recorded: bool, jobs: Vec<Job>) -> Running {
+    running_with(is_recorded, jobs, None)
+}
+
+fn running_with(is_recorded: bool, jobs: Vec<Job>, delivery: Option<Arc<Delivery>>) -> Running {
     let (ticks, received) = unbounded();
     let (commands, obeyed) = bounded(1);
     let (stop, stopped) = bounded(1);
@@ -49,8 +54,9 @@ fn running(is_recorded: bool, jobs: Vec<Job>) -> Running {
         clock: Clock::from_fn(|| Now { wall_us: 1_796_083_200_000_000, mono_us: 7_000_000 }),
         meter: Meter::new(settings),
         jobs,
+        ended: Vec::new(),
         state: Arc::new(State::nowhere()),
-        delivery: None,
+        delivery,
         published: Arc::clone(&published),
     };
     let source = Source {
@@ -64,8 +70,11 @@ fn running(is_recorded: bool, jobs: Vec<Job>) -> Running {
 }
 
 fn tick(mono_us: u64) -> Received {
+    tick_of(mono_us, Vec::new())
+}
+
+fn tick_of(mono_us: u64, devices: Vec<DeviceTick>) -> Received {
     let wall_us = i64::try_from(mono_us).unwrap();
-    let devices = Vec::new();
     Received::Tick(Box::new(Tick {
         wall_us,
         mono_us,
@@ -146,8 +155,15 @@ fn a_recording_is_metered_to_its_end_and_every_microsecond_is_accounted_for() {
     let (node, models) = ("gpu-07".to_owned(), std::collections::BTreeMap::new());
     let meter = Meter::new(MeterSettings { node, tick, models, after_epoch_us: 0 });
     let (delivery, jobs) = (None, vec![job]);
-    let metering =
-        Metering { clock, meter, jobs, state: Arc::clone(&state), delivery, published: Arc::clone(&published) };
+    let metering = Metering {
+        clock,
+        meter,
+        jobs,
+        ended: Vec::new(),
+        state: Arc::clone(&state),
+        delivery,
+        published: Arc::clone(&published),
+    };
     let (_commands, obeyed) = bounded(0);
     let (_stop, stopped) = bounded(1);
     assert_eq!(run(source, metering, &obeyed, &stopped), Ended::Source);
@@ -160,4 +176,83 @@ fn a_recording_is_metered_to_its_end_and_every_microsecond_is_accounted_for() {
     assert_eq!((held, totals.gpu_model.as_deref()), (u128::from(last.mono_us) * 1_000_000, Some("A100")));
     assert!(totals.metered > 0);
     assert_eq!(state.last_epoch_us(), 1_796_083_200_000_000, "that of the recording, for the next run to be later");
+}
+
+/// To a gateway that is not there.
+fn delivery(directory: &Directory) -> Arc<Delivery> {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (gateway, state_dir) = (format!("http://{nobody}"), Some(directory.path().to_owned()));
+    let settings = DeliverySettings { gateway, key: None, limits: SpoolLimits::standard(), state_dir };
+    Arc::new(Delivery::start(settings, Clock::system()).unwrap())
+}
+
+/// Jobs whose tombstones lie in the spool, with why they ended and what they held.
+fn tombstones(directory: &Directory) -> Vec<(String, String, String)> {
+    let spool = std::fs::read_to_string(directory.path().join("spool.jsonl")).unwrap();
+    let snapshots = spool.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let ended = snapshots.filter(|snapshot| snapshot["health"] == "ended");
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let told = |snapshot: serde_json::Value| {
+        (text(&snapshot["job"]), text(&snapshot["reasons"][0]), text(&snapshot["counters"]["held_us"]))
+    };
+    ended.map(told).collect()
+}
+
+#[test]
+fn a_job_that_ended_just_before_the_stop_has_its_tombstone() {
+    let directory = Directory::new();
+    let delivery = delivery(&directory);
+    let running = running_with(false, vec![job("a")], Some(Arc::clone(&delivery)));
+    let device = DeviceTick {
+        info: DeviceInfo { uuid: "GPU-1".to_owned(), name: "NVIDIA A100".to_owned(), ..DeviceInfo::default() },
+        state: DeviceState::Ok,
+        readings: Readings::default(),
+        energy_mj: None,
+        throttle_mask: None,
+        processes: None,
+        instances: Vec::new(),
+        refused_readings: 0,
+        clamped_readings: Vec::new(),
+    };
+    running.ticks.send(tick_of(8_000_000, vec![device])).unwrap();
+    until(&running, |seen| seen.tells == 1);
+    let (answer, answered) = bounded(1);
+    let (tenant, job, why) = ("acme".to_owned(), "a".to_owned(), JobEnd::Preempted);
+    running.commands.send(Command::End { tenant, job, why, answer }).unwrap();
+    assert!(answered.recv_timeout(LONG).unwrap());
+    running.stop.send(()).unwrap();
+    assert_eq!(running.ended.join().unwrap(), Ended::Stopped);
+    delivery.stop(LONG);
+    assert_eq!(tombstones(&directory), [("a".to_owned(), "preempted".to_owned(), "1000000".to_owned())]);
+}
+
+#[test]
+fn a_job_that_ended_before_a_crash_has_its_tombstone_after_it_and_its_device_is_free() {
+    let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/recordings/demo.jsonl").into();
+    let choice = super::super::source::Choice::Replay { recording, speed: "100000".to_owned(), looped: false };
+    let clock = Clock::system();
+    let source = super::super::source::open(&choice, "gpu-07", &clock).unwrap();
+    let gpu_uuid = "GPU-00000000-0000-0000-0000-000000000700".to_owned();
+    let on_device = |name: &str| {
+        let part = Part { gpu_uuid: gpu_uuid.clone(), instance: None, share: 1_000_000 };
+        Job { parts: vec![part], ..job(name) }
+    };
+    let directory = Directory::new();
+    let (delivery, published) = (delivery(&directory), Arc::new(Published::default()));
+    let (node, models) = ("gpu-07".to_owned(), std::collections::BTreeMap::new());
+    let metering = Metering {
+        clock,
+        meter: Meter::new(MeterSettings { node, tick: source.tick, models, after_epoch_us: 0 }),
+        jobs: vec![on_device("runs")],
+        ended: vec![EndedJob { job: on_device("over"), why: JobEnd::Ended }],
+        state: Arc::new(State::nowhere()),
+        delivery: Some(Arc::clone(&delivery)),
+        published: Arc::clone(&published),
+    };
+    let (_commands, obeyed) = bounded(0);
+    let (_stop, stopped) = bounded(1);
+    assert_eq!(run(source, metering, &obeyed, &stopped), Ended::Source);
+    delivery.stop(LONG);
+    assert_eq!(tombstones(&directory), [("over".to_owned(), "ended".to_owned(), "0".to_owned())]);
+    assert!(published.get().totals.iter().any(|totals| totals.job.as_deref() == Some("runs")));
 }

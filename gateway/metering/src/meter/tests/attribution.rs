@@ -54,6 +54,28 @@ fn its_own_use_is_at_most_its_part() {
 }
 
 #[test]
+fn what_cannot_be_told_from_others_is_not_an_idle_tenant() {
+    let hidden = |pid| Process { started: None, cgroup: None, ..process(pid, "/", Some(45)) };
+    for (others, is_told) in [
+        (vec![hidden(8), hidden(9)], false),
+        (vec![process(8, "/strangers", Some(45))], false),
+        (vec![process(8, "/strangers", Some(45)), process(9, "/acme", Some(0))], true),
+        (vec![process(9, "/acme", Some(10)), hidden(8)], false),
+        (vec![process(9, "/blue", Some(45))], true),
+        (vec![], true),
+    ] {
+        let mut rig = Rig::new();
+        rig.start(job("acme", &[("GPU-1", None, 500_000)], &["/acme"]));
+        rig.start(job("blue", &[("GPU-1", None, 500_000)], &["/blue"]));
+        let busy = if others.is_empty() { 0 } else { 90 };
+        rig.run(30, &[with(at("GPU-1", busy), &others)]);
+        let snapshot = rig.of("acme").unwrap();
+        assert_eq!(snapshot.metric(Window::M1, "gpu_util").is_some(), is_told, "{others:?}");
+        assert_eq!(rig.totals("acme").metered > 0, is_told, "{others:?}");
+    }
+}
+
+#[test]
 fn a_job_without_parts_holds_what_its_processes_use() {
     let mut rig = Rig::new();
     let mut acme = job("acme", &[], &[]);

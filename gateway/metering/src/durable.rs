@@ -16,14 +16,31 @@ pub(crate) fn replace(file: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     write(&mut out)?;
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     fs::rename(beside, file)?;
+    #[cfg(test)]
+    tests::fail_where_asked()?;
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::samples::Directory;
+
+    thread_local! {
+        static FAILS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// The next file of this thread takes its place, but its name does not reach the disk.
+    pub(crate) fn fail_once() {
+        FAILS.set(true);
+    }
+
+    pub(super) fn fail_where_asked() -> io::Result<()> {
+        if FAILS.replace(false) { Err(io::Error::other("the directory is not synced")) } else { Ok(()) }
+    }
 
     #[test]
     fn a_write_that_fails_leaves_the_file_as_it_was() {
