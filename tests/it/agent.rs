@@ -165,7 +165,10 @@ fn what_the_agent_reads_is_on_the_quote() {
     assert_eq!(model["devices"].as_array().unwrap().len(), 2);
     let quote = host.quote();
     let snapshot = &quote["inputs"]["snapshot"];
-    assert_eq!((&snapshot["window"], &snapshot["value"], &snapshot["scope"]), (&json!("7d"), &json!("0.9"), &json!("gpu_model")));
+    assert_eq!(
+        (&snapshot["window"], &snapshot["value"], &snapshot["scope"]),
+        (&json!("7d"), &json!("0.9"), &json!("gpu_model"))
+    );
     assert!(messages(&quote).contains(&"thin"), "an hour was not held yet: {quote}");
     assert_eq!(quote["totals"]["total"], "10333.44");
 }
