@@ -74,6 +74,7 @@ impl TryFrom<WireSnapshot> for Snapshot {
                 boot_epoch,
                 seq: wire.seq,
                 observed_at,
+                tick_ms: wire.tick_ms,
                 healthy: wire.health == "ok",
                 health: wire.health,
                 reasons,
