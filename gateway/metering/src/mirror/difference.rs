@@ -83,7 +83,9 @@ pub(super) fn since(
         let held_before = before.map_or(held_before, |before| before.held_us);
         let held_us = snapshot.counters.held_us.saturating_sub(held_before);
         match snapshot.histograms.get(metric.name()) {
-            Some(histogram) if held_us > 0 => difference.add(metric, held_us, histogram, before, snapshot),
+            Some(histogram) if held_us > 0 => {
+                difference.add(metric, held_us, added(histogram, before), ahead_ms(snapshot));
+            }
             // Not there; or bins that are ahead of the held time, which are counted together with it.
             _ => next.upto.get_mut(index).into_iter().for_each(|upto| *upto = before.cloned()),
         }
@@ -95,19 +97,23 @@ pub(super) fn since(
 }
 
 impl Difference {
-    fn add(&mut self, metric: Metric, held_us: u64, bins: &Histogram, before: Option<&Upto>, snapshot: &Snapshot) {
+    fn add(&mut self, metric: Metric, held_us: u64, added: [u32; BINS], ahead_ms: u64) {
         let held_ms = held_us.div_ceil(1_000);
-        let mut added = *bins.0;
-        for (bin, before) in added.iter_mut().zip(before.iter().flat_map(|before| before.bins.0.iter())) {
-            *bin = bin.wrapping_sub(*before);
-        }
         let said_ms: u64 = added.iter().copied().map(u64::from).sum();
         let goes_round = held_ms >= BINS_GO_ROUND_MS;
-        let says_too_much = said_ms > held_ms.saturating_add(ROUNDING_MS).saturating_add(ahead_ms(snapshot));
+        let says_too_much = said_ms > held_ms.saturating_add(ROUNDING_MS).saturating_add(ahead_ms);
         self.refused = self.refused.saturating_add(u64::from(says_too_much && !goes_round));
         let observed = (!says_too_much && !goes_round).then_some(added);
         self.metrics.push(MetricDifference { metric: metric.name(), held_us, observed });
     }
+}
+
+fn added(histogram: &Histogram, before: Option<&Upto>) -> [u32; BINS] {
+    let mut added = *histogram.0;
+    for (bin, before) in added.iter_mut().zip(before.iter().flat_map(|before| before.bins.0.iter())) {
+        *bin = bin.wrapping_sub(*before);
+    }
+    added
 }
 
 fn ahead_ms(snapshot: &Snapshot) -> u64 {
