@@ -152,6 +152,30 @@ fn the_end_of_a_job_ends_what_its_usage_says() {
 }
 
 #[test]
+fn a_job_that_was_away_for_half_an_hour_is_billed_once_and_its_absence_is_no_utilisation() {
+    let scene = Scene::new();
+    let began = Counted { node: "a", boot_epoch: "1", seq: 1, held_s: 20 * MINUTE, observed: &[(90, 9_600)] };
+    let kept = scene.snapshot(began);
+    scene.report(&kept);
+    // The network is away for 31 minutes, of which nothing was observed in the second half.
+    scene.pass(31 * MINUTE);
+    let back = Counted { seq: 2, held_s: 51 * MINUTE, observed: &[(90, 17_280)], ..began };
+    scene.report(&scene.snapshot(back));
+    let week = || scene.usage()["models"][0]["windows"]["7d"]["gpu_util"].clone();
+    assert_eq!([&week()["held_us"], &week()["mean"]], ["24480000000", "0.9"]);
+    let quote = scene.quote();
+    assert_eq!((utilisation(&quote), messages(&quote)), (None, vec!["low_coverage".to_owned()]));
+    assert_eq!(quote["inputs"]["snapshot"]["coverage"], "0.705882352941");
+    // Someone sends the first one again and again, each time when the newest has expired.
+    for _ in 0..3 {
+        scene.pass(30 * MINUTE);
+        assert_eq!(scene.gateway.post("/v1/usage-snapshots", &kept).json(), json!({"applied": true}));
+        assert_eq!(week()["held_us"], "24480000000", "it adds nothing");
+        assert_eq!(utilisation(&scene.quote()), None, "and is as old as it is");
+    }
+}
+
+#[test]
 fn usage_says_all_that_is_known_and_of_whom_nothing_is() {
     let scene = Scene::new();
     for path in ["/v1/tenants/nobody/usage", "/v1/tenants/%FF/usage", "/v1/tenants/a%2Fb/usage"] {

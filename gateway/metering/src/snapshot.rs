@@ -17,6 +17,8 @@ use farebox_pricing::usage::{StatQuality, Window};
 use jiff::Timestamp;
 use rust_decimal::{Decimal, RoundingStrategy};
 
+use crate::tick::Metric;
+
 pub use wire::{
     WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
     WireSnapshot, WireWindows,
@@ -27,6 +29,8 @@ pub use wire::{
 pub const MAX_COUNTER: u64 = 1_000_000_000_000_000_000;
 /// Bins of a histogram: one for each per cent from 0 to 100.
 pub const BINS: usize = 101;
+/// Metrics that agents have histograms of, and the only ones that the mirror rolls up: the bound on what a roll-up takes.
+pub const HISTOGRAMS: [Metric; 2] = [Metric::GpuUtil, Metric::SmUtil];
 /// The `health` of a holding's last snapshot: its tombstone.
 pub const ENDED: &str = "ended";
 
@@ -42,6 +46,8 @@ pub struct Snapshot {
     pub seq: u64,
     /// By the agent's clock.
     pub observed_at: Timestamp,
+    /// Between readings, ms; at least 1.
+    pub tick_ms: u32,
     /// `ok`, what ails the devices or the reader, or [`ENDED`].
     pub health: String,
     /// True where `health` is `ok`.
@@ -85,13 +91,23 @@ impl Snapshot {
     /// Wall time for which its devices have been held, µs: held GPU-time ÷ shares.
     pub fn held_wall_us(&self) -> u128 {
         // INVARIANT: at most 10¹⁸ µs × 10¹²; shares are above 0, but may be under 10⁻¹².
-        const ONE: u128 = 1_000_000_000_000;
         u128::from(self.counters.held_us) * ONE / scaled(self.device_shares).max(1)
     }
 
-    /// Held GPU-time in a window, µs: the metric's own, else the counter's (SHAPES).
+    /// Held GPU-time in a window, µs: the metric's own, else the counter's (SHAPES). The counter runs since the boot epoch or
+    /// the job's start: where it stands for a metric that is not there, or for a window that agents have themselves, it
+    /// counts for no more than the window can hold.
     pub fn held_us(&self, window: Window, metric: &str) -> u64 {
-        self.metric(window, metric).and_then(|found| found.held_us).unwrap_or(self.counters.held_us)
+        let found = self.metric(window, metric);
+        if let Some(held_us) = found.and_then(|found| found.held_us) {
+            return held_us;
+        }
+        if found.is_some() && window >= Window::H24 {
+            return self.counters.held_us;
+        }
+        // INVARIANT: at most 2²² s × 10²⁷.
+        let most = u128::from(window.seconds()) * scaled(self.device_shares) / (ONE / 1_000_000);
+        u64::try_from(most).map_or(self.counters.held_us, |most| most.min(self.counters.held_us))
     }
 }
 
@@ -114,6 +130,8 @@ pub struct Histogram(pub Box<[u32; BINS]>);
 
 /// Decimals in which values are weighed.
 pub(crate) const SCALE: u32 = 12;
+/// 1 in units of 10⁻¹².
+pub(crate) const ONE: u128 = 1_000_000_000_000;
 
 /// In units of 10⁻¹², rounded half-even. Under 10²⁷ for what a snapshot may hold.
 pub(crate) fn scaled(value: Decimal) -> u128 {

@@ -69,7 +69,7 @@ pub(crate) struct GpuDeviceUsage {
     job: Option<String>,
 }
 
-/// One metric in one window. A percentile of several nodes is there only where the window is rolled up of histograms.
+/// One metric in one window. A percentile of several nodes is there only where the window is rolled up of their histograms alone.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GpuMetricUsage {
     /// A share of 1 for utilisations.
@@ -109,9 +109,10 @@ pub(crate) struct GpuCounters {
     energy_mj: Option<String>,
 }
 
-/// Reads what is known of a tenant's GPUs, as quotes see it now.
+/// Reads what is known of a tenant's GPUs at this moment.
 ///
-/// Whoever asks may name any tenant: there is no access control yet.
+/// Also what is too stale for a quote, which leaves it out where there is a fresher snapshot. Whoever asks may name any tenant:
+/// there is no access control yet.
 #[utoipa::path(get, path = "/v1/tenants/{id}/usage", operation_id = "read_tenant_usage", tag = "quote", params(("id" = String, Path, description = "the tenant")), responses(
     (status = 200, description = "by GPU model; none where no live snapshot is known", body = TenantUsage),
     (status = 404, description = "`not-found`: neither a file nor a snapshot names this tenant", body = ProblemBody, content_type = "application/problem+json"),

@@ -22,6 +22,10 @@ fn metrics() -> Metrics {
             entries: 2,
             histograms_refused: 31,
             roll_ups: 32,
+            roll_ups_evicted: 33,
+            roll_ups_skipped: 34,
+            holdings: 35,
+            holdings_let_go: 36,
         },
         memo: MemoCounters {
             hits: 21,
@@ -109,6 +113,10 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_snapshots_refused_total 3",
             "farebox_mirror_histograms_refused_total 31",
             "farebox_mirror_roll_ups 32",
+            "farebox_mirror_roll_ups_evicted_total 33",
+            "farebox_mirror_roll_ups_skipped_total 34",
+            "farebox_mirror_holdings 35",
+            "farebox_mirror_holdings_let_go_total 36",
             "farebox_http_connections_refused_total 11",
         ],
     );

@@ -12,10 +12,8 @@ use super::holdings::Pool;
 use super::jobs::WHOLE;
 use super::weighted::quantised;
 use super::windows::{LONGEST_US, Pooled, Series};
+use crate::snapshot::HISTOGRAMS;
 use crate::tick::{InstanceId, Metric};
-
-/// Metrics that snapshots have histograms of.
-pub(super) const HISTOGRAMS: [Metric; 2] = [Metric::GpuUtil, Metric::SmUtil];
 
 /// How a part came to its holder; told in snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,22 +11,20 @@ use std::sync::Arc;
 
 use ethnum::U256;
 use farebox_pricing::policy::Stat;
-use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, UsageScope, Window};
+use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, UsageScope};
 use rust_decimal::Decimal;
 
-use super::rollup::{self, Merged};
-use super::{Held, UsageQuery};
-use crate::snapshot::{MetricWindow, SCALE, scaled};
-
-/// 1 in units of 10⁻¹².
-const ONE: u128 = 1_000_000_000_000;
+use super::UsageQuery;
+use super::rollup::Merged;
+use super::tenant::Held;
+use crate::snapshot::{MetricWindow, ONE, SCALE, scaled};
 
 /// What a scope holds, copied out of the mirror.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) scope: UsageScope,
     pub(super) held: Vec<Arc<Held>>,
-    /// For each key: the roll-up, where no snapshot brings the metric in that window and it is one that is rolled up.
+    /// For each key: what is rolled up of it, where the window is one that is.
     pub(super) rolled: Vec<Option<Merged>>,
 }
 
@@ -62,9 +60,11 @@ impl Statistic {
     }
 }
 
-/// What one snapshot brings to a statistic.
+/// What one snapshot, or the roll-up, brings to a statistic.
 struct Contribution {
     value: Decimal,
+    /// Value × observed GPU-time, 10⁻¹² × µs × 10¹².
+    weighted: U256,
     /// Observed GPU-time, µs × 10¹².
     observed: u128,
 }
@@ -76,11 +76,6 @@ pub(super) fn freshest(mut held: Vec<Arc<Held>>, query: &UsageQuery<'_>) -> Vec<
         held.retain(is_fresh);
     }
     held
-}
-
-/// True where the window is made here, of the roll-up: a long one that no snapshot brings itself.
-pub(super) fn is_rolled_up(held: &[Arc<Held>], window: Window, metric: &str) -> bool {
-    rollup::is_rolled_up(window) && held.iter().all(|held| held.snapshot.metric(window, metric).is_none())
 }
 
 /// Merges what the scope holds; `None` where it holds nothing.
@@ -120,45 +115,40 @@ fn lacks(held: &Held, key: &StatKey, is_rolled_up: bool) -> bool {
     value.is_none()
 }
 
-/// One statistic, from the roll-up or from the snapshots.
-pub(super) fn stat(held: &[Arc<Held>], key: &StatKey, rolled: Option<&Merged>) -> Option<ObservedStat> {
-    let Some(rolled) = rolled else { return merge_stat(held, key) };
-    let stat = Stat {
-        metric: key.metric.clone(),
-        statistic: key.statistic.clone(),
-        window_s: key.window.seconds(),
-        value: rolled.value(Statistic::parse(&key.statistic)?)?.normalize(),
-        coverage: rolled.coverage()?.normalize(),
-    };
-    // What was suspect is not in the roll-up; what is suspect now casts doubt on all of it.
-    let is_suspect = held.iter().any(|held| held.snapshot.is_suspect(&key.metric));
-    let quality = if is_suspect { StatQuality::SuspectZero } else { StatQuality::Ok };
-    Some(ObservedStat { stat, held_us: rolled.held_us, quality })
-}
-
-/// Merges one statistic; `None` where no snapshot brings it, or where it cannot be merged from those that do.
+/// Merges one statistic; `None` where nothing brings it, or where it cannot be merged from what does.
 ///
-/// A snapshot that does not bring it still held its GPUs: its held time counts, as not observed (SPEC §2, coverage).
-fn merge_stat(held: &[Arc<Held>], key: &StatKey) -> Option<ObservedStat> {
+/// What is rolled up is one contribution beside the snapshots that bring the window themselves. A snapshot that does not
+/// bring it still held its GPUs: its held time counts, as not observed (SPEC §2, coverage), once: in the roll-up where it has a
+/// histogram of the metric. Where no snapshot brings the window, those without a histogram are no part of it.
+pub(super) fn stat(held: &[Arc<Held>], key: &StatKey, rolled: Option<&Merged>) -> Option<ObservedStat> {
     let statistic = Statistic::parse(&key.statistic)?;
-    let mut contributions = Vec::with_capacity(held.len());
-    let mut quality = StatQuality::Ok;
+    let mut contributions = Vec::with_capacity(held.len().saturating_add(1));
     let mut held_us: u64 = 0;
-    for held in held {
-        let snapshot = &held.snapshot;
+    let mut is_suspect = false;
+    let is_brought = held.iter().any(|held| held.snapshot.metric(key.window, &key.metric).is_some());
+    for snapshot in held.iter().map(|held| &held.snapshot) {
         let own_held_us = snapshot.held_us(key.window, &key.metric);
+        let Some(metric) = snapshot.metric(key.window, &key.metric) else {
+            // What is suspect now casts doubt on all that is rolled up of it.
+            is_suspect |= rolled.is_some() && snapshot.is_suspect(&key.metric);
+            let is_rolled_up = rolled.is_some() && (!is_brought || snapshot.histograms.contains_key(&key.metric));
+            held_us = held_us.saturating_add(if is_rolled_up { 0 } else { own_held_us });
+            continue;
+        };
         held_us = held_us.saturating_add(own_held_us);
-        let Some(metric) = snapshot.metric(key.window, &key.metric) else { continue };
-        if metric.quality == StatQuality::SuspectZero {
-            quality = StatQuality::SuspectZero;
-        }
+        is_suspect |= metric.quality == StatQuality::SuspectZero;
         if let Some(value) = statistic.of(metric) {
             let observed = u128::from(own_held_us) * scaled(metric.coverage.unwrap_or_default());
-            contributions.push(Contribution { value, observed });
+            contributions.push(Contribution { value, weighted: weighted(scaled(value), observed), observed });
         }
     }
+    let rolled = rolled.filter(|rolled| rolled.held_us > 0);
+    if let Some(rolled) = rolled {
+        held_us = held_us.saturating_add(rolled.held_us);
+        contributions.extend(rolled.contribution(statistic));
+    }
     let coverage = match held {
-        [only] => only.snapshot.metric(key.window, &key.metric)?.coverage.unwrap_or_default(),
+        [only] if rolled.is_none() => only.snapshot.metric(key.window, &key.metric)?.coverage.unwrap_or_default(),
         _ => merged_coverage(&contributions, held_us)?,
     };
     let stat = Stat {
@@ -168,6 +158,7 @@ fn merge_stat(held: &[Arc<Held>], key: &StatKey) -> Option<ObservedStat> {
         value: merged_value(statistic, &contributions)?.normalize(),
         coverage: coverage.normalize(),
     };
+    let quality = if is_suspect { StatQuality::SuspectZero } else { StatQuality::Ok };
     Some(ObservedStat { stat, held_us, quality })
 }
 
@@ -185,15 +176,17 @@ fn merged_value(statistic: Statistic, contributions: &[Contribution]) -> Option<
     }
 }
 
+fn weighted(scaled: u128, observed: u128) -> U256 {
+    U256::from(scaled) * U256::from(observed)
+}
+
 /// Σ value × observed ÷ Σ observed, rounded half-even to 12 decimals; `None` where nothing was observed.
 fn weighted_mean(contributions: &[Contribution]) -> Option<Decimal> {
     let observed: U256 = contributions.iter().map(|part| U256::from(part.observed)).sum();
     if observed == U256::ZERO {
         return None;
     }
-    let weighted: U256 =
-        contributions.iter().map(|part| U256::from(scaled(part.value)) * U256::from(part.observed)).sum();
-    divided(weighted, observed)
+    divided(contributions.iter().map(|part| part.weighted).sum(), observed)
 }
 
 /// Rounded half-even to a whole number of 10⁻¹².
@@ -208,27 +201,22 @@ fn divided(dividend: U256, divisor: U256) -> Option<Decimal> {
 }
 
 impl Merged {
-    /// A bin stands for its per cent.
-    fn value(&self, statistic: Statistic) -> Option<Decimal> {
+    /// `None` where nothing was observed. A bin stands for its per cent.
+    fn contribution(&self, statistic: Statistic) -> Option<Contribution> {
         let used = || self.ms.iter().zip(0_u32..).filter(|(ms, _)| **ms > 0);
-        let percent = match statistic {
-            Statistic::Mean => return self.mean(),
-            Statistic::P50 => self.percentile(50),
-            Statistic::P95 => self.percentile(95),
-            Statistic::Min => used().next().map(|(_, percent)| percent),
-            Statistic::Max => used().last().map(|(_, percent)| percent),
+        // At most 2⁶⁴ × 101 × 10¹⁵.
+        let observed = self.observed_ms() * 1_000 * ONE;
+        let per_cent: u128 = used().map(|(ms, percent)| u128::from(*ms) * u128::from(percent)).sum();
+        let weighted = weighted(per_cent * 1_000, ONE * (ONE / 100));
+        let percent = |percent| Decimal::from_parts(percent, 0, 0, false, 2);
+        let value = match statistic {
+            Statistic::Mean => divided(weighted, U256::new(observed.max(1)))?,
+            Statistic::P50 => percent(self.percentile(50)?),
+            Statistic::P95 => percent(self.percentile(95)?),
+            Statistic::Min => percent(used().next()?.1),
+            Statistic::Max => percent(used().last()?.1),
         };
-        percent.map(|percent| Decimal::from_parts(percent, 0, 0, false, 2))
-    }
-
-    fn mean(&self) -> Option<Decimal> {
-        let observed = self.observed_ms();
-        if observed == 0 {
-            return None;
-        }
-        // At most 100 × 101 × 2⁶⁴ × 10¹⁰.
-        let weighted: u128 = self.ms.iter().zip(0_u128..).map(|(ms, percent)| u128::from(*ms) * percent).sum();
-        divided(U256::new(weighted * (ONE / 100)), U256::new(observed))
+        (observed > 0).then_some(Contribution { value, weighted, observed })
     }
 
     /// By nearest rank: the least per cent that this share of the observed time does not exceed.
@@ -240,12 +228,6 @@ impl Merged {
             counted >= rank
         });
         reached.map(|(_, percent)| percent)
-    }
-
-    /// Observed ÷ held, cut to 12 decimals.
-    fn coverage(&self) -> Option<Decimal> {
-        let observed = self.observed_ms() * 1_000 * ONE;
-        unscaled(observed.checked_div(u128::from(self.held_us)).unwrap_or(0).min(ONE))
     }
 
     fn observed_ms(&self) -> u128 {

@@ -1,8 +1,8 @@
 //! Roll-ups: the long windows of one tenant's GPUs of one model, made of the histograms that its snapshots bring.
 //!
 //! A difference between two snapshots goes into the bucket in which the later one was observed: hours for 24 h, six hours
-//! for 7 d, days for 30 d, all in UTC. A window is the bucket of now and those before it, so at most as long as its name
-//! says and at least all but one bucket of it. Sums are of whole numbers: in whatever order differences come, and
+//! for 7 d, days for 30 d, all in UTC. A window is the bucket of now and those before it: at least all but one bucket of it,
+//! and of what was held before it only what was not heard of until in it. Sums are of whole numbers: in whatever order differences come, and
 //! whichever replica adds them, the buckets are the same.
 
 use std::collections::BTreeMap;
@@ -10,27 +10,43 @@ use std::collections::BTreeMap;
 use farebox_pricing::usage::Window;
 use jiff::Timestamp;
 
-use super::difference::Difference;
-use crate::snapshot::BINS;
+use super::difference::{self, Counted, MetricDifference};
+use crate::snapshot::{BINS, Snapshot};
 
-/// Metrics of one roll-up. Agents send six at most.
-const MOST_METRICS: usize = 8;
 const TIERS: usize = 3;
-/// Seconds of a bucket, and buckets of a window.
-const BUCKETS: [(i64, i64); TIERS] = [(3_600, 24), (21_600, 28), (86_400, 30)];
+/// Windows, with the seconds of a bucket and the buckets of a window.
+const TIER: [(Window, (i64, i64)); TIERS] =
+    [(Window::H24, (3_600, 24)), (Window::D7, (21_600, 28)), (Window::D30, (86_400, 30))];
 
-/// The buckets of one tenant and model.
-#[derive(Clone, Debug, Default)]
+/// The buckets of one tenant and model, and what of each holding is in them.
+#[derive(Debug, Default)]
 pub(super) struct RollUp {
-    /// Held GPU-time, µs, of every metric alike: what a snapshot does not bring was held and not observed.
-    held_us: [BTreeMap<i64, u64>; TIERS],
-    metrics: BTreeMap<String, [Series; TIERS]>,
+    /// Only [`HISTOGRAMS`](crate::snapshot::HISTOGRAMS).
+    metrics: BTreeMap<&'static str, [Series; TIERS]>,
+    counted: BTreeMap<Holding, Counted>,
+    /// When the latest of those was observed that are not in `counted` any more.
+    let_go_at: Option<Timestamp>,
+    /// By receipt.
+    used_at: Timestamp,
+}
+
+/// Whose counters run on from one snapshot to the next.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Holding {
+    node: String,
+    job: Option<String>,
+}
+
+impl Holding {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        Self { node: snapshot.node.clone(), job: snapshot.job.clone() }
+    }
 }
 
 /// The buckets of one metric in one window.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Series {
-    buckets: BTreeMap<i64, Bins>,
+    buckets: BTreeMap<i64, Bucket>,
     /// Of all the buckets: quotes ask for it, and adding up a week of them takes microseconds. ms; no bin comes near to
     /// 2⁶⁴, as a difference is under 2³².
     sum: Box<[u64; BINS]>,
@@ -42,8 +58,15 @@ impl Default for Series {
     }
 }
 
-/// Observed GPU-time by per cent, of the bins that have any.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Held GPU-time, µs.
+    held_us: u64,
+    observed: Bins,
+}
+
+/// Observed GPU-time by per cent, of the bins that have any: a third of what whole arrays would take.
+#[derive(Debug, Default)]
 struct Bins {
     /// Bit `n` is set where bin `n` has a value.
     used: u128,
@@ -66,19 +89,9 @@ impl Default for Merged {
     }
 }
 
-/// Which buckets a window is made of; `None` for those that agents bring.
-fn tier(window: Window) -> Option<usize> {
-    match window {
-        Window::S10 | Window::M1 | Window::M5 | Window::M15 => None,
-        Window::H24 => Some(0),
-        Window::D7 => Some(1),
-        Window::D30 => Some(2),
-    }
-}
-
 /// True for the windows that are rolled up here.
 pub(super) fn is_rolled_up(window: Window) -> bool {
-    tier(window).is_some()
+    TIER.iter().any(|(rolled, _)| *rolled == window)
 }
 
 /// The first bucket of a window that ends now.
@@ -87,68 +100,97 @@ fn oldest(now: Timestamp, (seconds, count): (i64, i64)) -> i64 {
 }
 
 impl RollUp {
-    /// Adds what was observed at an instant. What is older than a window is not part of it.
-    pub(super) fn add(&mut self, difference: &Difference<'_>, observed_at: Timestamp, now: Timestamp) {
-        self.forget(now);
-        let slots = BUCKETS.map(|bucket| {
-            let slot = observed_at.as_second().div_euclid(bucket.0);
-            (slot >= oldest(now, bucket)).then_some(slot)
-        });
-        if difference.held_us > 0 {
-            for (held_us, slot) in self.held_us.iter_mut().zip(slots).filter_map(|(held, slot)| Some((held, slot?))) {
-                let held_us = held_us.entry(slot).or_default();
-                *held_us = held_us.saturating_add(difference.held_us);
-            }
+    /// Adds what a snapshot brings beyond what is counted of its holding; returns how many of its histograms say too much.
+    pub(super) fn add(&mut self, snapshot: &Snapshot, now: Timestamp) -> u64 {
+        self.forget_buckets(now);
+        let holding = Holding::of(snapshot);
+        let before = self.counted.get(&holding);
+        let Some((difference, counted)) = difference::since(before, snapshot, self.let_go_at) else { return 0 };
+        self.counted.insert(holding, counted);
+        self.used_at = now;
+        for of_metric in &difference.metrics {
+            self.add_metric(of_metric, snapshot, now);
         }
-        for (metric, bins) in &difference.observed {
-            if bins.iter().all(|ms| *ms == 0) || slots == [None; TIERS] {
+        difference.refused
+    }
+
+    /// Into the buckets in which it was observed. What is older than a window is not part of it, and what a snapshot brings
+    /// of a window itself is not counted twice.
+    fn add_metric(&mut self, difference: &MetricDifference, snapshot: &Snapshot, now: Timestamp) {
+        for (index, (window, bucket)) in TIER.into_iter().enumerate() {
+            let slot = snapshot.observed_at.as_second().div_euclid(bucket.0);
+            if slot < oldest(now, bucket) || snapshot.metric(window, difference.metric).is_some() {
                 continue;
             }
-            if !self.metrics.contains_key(*metric) {
-                if self.metrics.len() >= MOST_METRICS {
-                    continue;
-                }
-                self.metrics.insert((*metric).to_owned(), Default::default());
-            }
-            let tiers = self.metrics.get_mut(*metric).into_iter().flatten();
-            for (series, slot) in tiers.zip(slots).filter_map(|(series, slot)| Some((series, slot?))) {
-                series.add(slot, bins);
-            }
+            let tiers = self.metrics.entry(difference.metric).or_default();
+            tiers.get_mut(index).into_iter().for_each(|series| series.add(slot, difference));
         }
     }
 
-    /// Drops the buckets that no window reaches any more.
+    /// Drops what no window reaches any more: buckets, and holdings that were observed last so long ago.
     pub(super) fn forget(&mut self, now: Timestamp) {
-        let first = BUCKETS.map(|bucket| oldest(now, bucket));
-        for (buckets, first) in self.held_us.iter_mut().zip(first) {
-            drop(split_before(buckets, first));
-        }
+        self.forget_buckets(now);
+        let reaches =
+            |at: Timestamp| TIER.iter().any(|(_, bucket)| at.as_second().div_euclid(bucket.0) >= oldest(now, *bucket));
+        self.counted.retain(|_, counted| reaches(counted.observed_at));
+    }
+
+    fn forget_buckets(&mut self, now: Timestamp) {
         for tiers in self.metrics.values_mut() {
-            for (series, first) in tiers.iter_mut().zip(first) {
-                series.forget(first);
+            for (series, (_, bucket)) in tiers.iter_mut().zip(TIER) {
+                series.forget(oldest(now, bucket));
             }
         }
         self.metrics.retain(|_, tiers| tiers.iter().any(|series| !series.buckets.is_empty()));
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.metrics.is_empty() && self.held_us.iter().all(BTreeMap::is_empty)
+        self.metrics.is_empty() && self.counted.is_empty()
     }
 
-    pub(super) fn metrics(&self) -> impl Iterator<Item = &str> {
-        self.metrics.keys().map(String::as_str)
+    /// How many holdings it remembers.
+    pub(super) fn holdings(&self) -> usize {
+        self.counted.len()
+    }
+
+    pub(super) fn knows(&self, holding: &Holding) -> bool {
+        self.counted.contains_key(holding)
+    }
+
+    /// The holding that was observed longest ago, with when.
+    pub(super) fn longest_unseen(&self) -> Option<(Timestamp, &Holding)> {
+        self.counted.iter().map(|(holding, counted)| (counted.observed_at, holding)).min()
+    }
+
+    /// Makes room for another holding. If this one comes back, it goes on from there; what was in between is not counted.
+    pub(super) fn let_go(&mut self, holding: &Holding) {
+        if let Some(counted) = self.counted.remove(holding) {
+            self.let_go_at = self.let_go_at.max(Some(counted.observed_at));
+        }
+    }
+
+    /// When it last took something in, by receipt.
+    pub(super) fn used_at(&self) -> Timestamp {
+        self.used_at
+    }
+
+    /// All that it holds, as of now.
+    pub(super) fn windows(&self, now: Timestamp) -> impl Iterator<Item = (Window, &'static str, Merged)> {
+        let metrics = self.metrics.keys();
+        metrics.flat_map(move |metric| {
+            TIER.into_iter().map(move |(window, _)| {
+                let mut sum = Merged::default();
+                self.add_to(&mut sum, metric, window, now);
+                (window, *metric, sum)
+            })
+        })
     }
 
     /// Adds a window that ends now to a sum.
     pub(super) fn add_to(&self, sum: &mut Merged, metric: &str, window: Window, now: Timestamp) {
-        let Some(tier) = tier(window) else { return };
-        let (Some(held_us), Some(bucket)) = (self.held_us.get(tier), BUCKETS.get(tier)) else { return };
-        let first = oldest(now, *bucket);
-        for (_, held_us) in held_us.range(first..) {
-            sum.held_us = sum.held_us.saturating_add(*held_us);
-        }
-        if let Some(series) = self.metrics.get(metric).and_then(|tiers| tiers.get(tier)) {
-            series.add_to(&mut sum.ms, first);
+        let tiers = self.metrics.get(metric).into_iter().flatten();
+        if let Some((series, (_, bucket))) = tiers.zip(TIER).find(|(_, (rolled, _))| *rolled == window) {
+            series.add_to(sum, oldest(now, bucket));
         }
     }
 
@@ -156,13 +198,11 @@ impl RollUp {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let of_tier = |Series { buckets, sum }: &Series| {
-            let bins = buckets.values().map(|bins| bins.ms.capacity() * 8).sum::<usize>();
-            size_of_val(&**sum) + buckets.len() * (8 + size_of::<Bins>()) * 2 + bins
+            let bins = buckets.values().map(|bucket| bucket.observed.ms.capacity() * 8).sum::<usize>();
+            size_of_val(&**sum) + buckets.len() * (8 + size_of::<Bucket>()) * 2 + bins
         };
-        let held: usize = self.held_us.iter().map(|buckets| buckets.len() * 32).sum();
-        let metrics =
-            self.metrics.iter().map(|(metric, tiers)| metric.len() + tiers.iter().map(of_tier).sum::<usize>());
-        size_of::<Self>() + held + metrics.sum::<usize>()
+        let metrics = self.metrics.values().map(|tiers| tiers.iter().map(of_tier).sum::<usize>());
+        size_of::<Self>() + metrics.sum::<usize>()
     }
 }
 
@@ -176,16 +216,19 @@ fn split_before<T>(buckets: &mut BTreeMap<i64, T>, first: i64) -> BTreeMap<i64, 
 }
 
 impl Series {
-    fn add(&mut self, slot: i64, added: &[u32; BINS]) {
-        self.buckets.entry(slot).or_default().add(added);
-        for (sum, added) in self.sum.iter_mut().zip(added) {
+    fn add(&mut self, slot: i64, difference: &MetricDifference) {
+        let bucket = self.buckets.entry(slot).or_default();
+        bucket.held_us = bucket.held_us.saturating_add(difference.held_us);
+        let Some(observed) = &difference.observed else { return };
+        bucket.observed.add(observed);
+        for (sum, added) in self.sum.iter_mut().zip(observed) {
             *sum = sum.saturating_add(u64::from(*added));
         }
     }
 
     fn forget(&mut self, first: i64) {
-        for bins in split_before(&mut self.buckets, first).values() {
-            for (bin, ms) in bins.used() {
+        for bucket in split_before(&mut self.buckets, first).values() {
+            for (bin, ms) in bucket.observed.used() {
                 if let Some(sum) = self.sum.get_mut(bin) {
                     *sum = sum.saturating_sub(ms);
                 }
@@ -193,17 +236,19 @@ impl Series {
         }
     }
 
-    fn add_to(&self, sum: &mut [u64; BINS], first: i64) {
+    fn add_to(&self, sum: &mut Merged, first: i64) {
         let is_whole = self.buckets.first_key_value().is_none_or(|(slot, _)| *slot >= first);
         if is_whole {
-            for (sum, ms) in sum.iter_mut().zip(self.sum.iter()) {
+            for (sum, ms) in sum.ms.iter_mut().zip(self.sum.iter()) {
                 *sum = sum.saturating_add(*ms);
             }
-            return;
         }
-        for (bin, ms) in self.buckets.range(first..).flat_map(|(_, bins)| bins.used()) {
-            if let Some(sum) = sum.get_mut(bin) {
-                *sum = sum.saturating_add(ms);
+        for (_, bucket) in self.buckets.range(first..) {
+            sum.held_us = sum.held_us.saturating_add(bucket.held_us);
+            for (bin, ms) in bucket.observed.used().filter(|_| !is_whole) {
+                if let Some(sum) = sum.ms.get_mut(bin) {
+                    *sum = sum.saturating_add(ms);
+                }
             }
         }
     }

@@ -35,7 +35,8 @@ fn snapshots_apply_only_forward() {
     assert_eq!(mirror.apply(numbered("9", 6, "0.6"), now), Ok(Applied::Stored));
     assert_eq!(mirror.apply(numbered("10", 1, "0.7"), now), Ok(Applied::Stored), "10 follows 9");
     assert_eq!(mean_at(&mirror, now).as_deref(), Some("0.7"));
-    let counters = MirrorCounters { applied: 3, not_newer: 4, entries: 1, ..MirrorCounters::default() };
+    let counters =
+        MirrorCounters { applied: 3, not_newer: 4, entries: 1, roll_ups: 1, holdings: 1, ..MirrorCounters::default() };
     assert_eq!(mirror.counters(), counters);
 }
 
@@ -153,7 +154,7 @@ fn readers_and_writers_do_not_stop_each_other() {
     });
     assert_eq!(
         mirror.counters(),
-        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, ..MirrorCounters::default() }
+        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, holdings: 4, ..MirrorCounters::default() }
     );
 }
 

@@ -1,5 +1,6 @@
 //! Tombstones: `metering.md` case 12.
 
+use farebox_pricing::usage::UsageScope;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -7,7 +7,9 @@ use farebox_pricing::usage::{ObservedStat, StatKey, StatQuality, Window};
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use super::{Held, Mirror, Tenant, merge, read, rollup};
+use super::rollup::{self, Merged};
+use super::tenant::Held;
+use super::{Mirror, merge, read};
 use crate::snapshot::{Counters, Device};
 
 /// What is known of a tenant's GPUs of one model, merged over nodes.
@@ -55,31 +57,37 @@ pub struct MetricUsage {
 impl Mirror {
     /// Every model of which the tenant holds GPUs, by name; `None` where nothing is known of the tenant.
     pub fn usage(&self, tenant: &str, now: Timestamp) -> Option<Vec<ModelUsage>> {
-        let mut models: BTreeMap<String, Vec<Arc<Held>>> = BTreeMap::new();
-        let rolled = {
+        let mut models: BTreeMap<String, Seen> = BTreeMap::new();
+        {
             let tenants = read(self.shard(tenant));
             let tenant = tenants.get(tenant)?;
             let is_kept = |held: &Held| !self.is_expired(held, now);
-            if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|entry| is_kept(&entry.newest)) {
+            if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|held| is_kept(held)) {
                 return None;
             }
             for held in tenant.live(is_kept) {
-                models.entry(held.snapshot.gpu_model.clone()).or_default().push(Arc::clone(held));
+                models.entry(held.snapshot.gpu_model.clone()).or_default().held.push(Arc::clone(held));
             }
-            // A copy, so that the statistics, which are many, are made outside of the lock.
-            let of_live = tenant.roll_ups.iter().filter(|(model, _)| models.contains_key(*model));
-            Tenant {
-                roll_ups: of_live.map(|(model, roll_up)| (model.clone(), roll_up.clone())).collect(),
-                ..Tenant::default()
+            // Sums only: the statistics, which are many, are made of them outside of the lock.
+            for (model, seen) in &mut models {
+                let windows = tenant.roll_ups.get(model).into_iter().flat_map(|roll_up| roll_up.windows(now));
+                seen.rolled = windows.map(|(window, metric, sum)| ((window, metric), sum)).collect();
             }
-        };
-        Some(models.into_iter().filter_map(|(model, held)| rolled.usage_of(&model, &held, now)).collect())
+        }
+        Some(models.into_iter().filter_map(|(model, seen)| seen.usage(&model, now)).collect())
     }
 }
 
-impl Tenant {
-    fn usage_of(&self, gpu_model: &str, held: &[Arc<Held>], now: Timestamp) -> Option<ModelUsage> {
-        let snapshots = || held.iter().map(|held| &held.snapshot);
+/// What is known of one model, copied out of the mirror.
+#[derive(Default)]
+struct Seen {
+    held: Vec<Arc<Held>>,
+    rolled: BTreeMap<(Window, &'static str), Merged>,
+}
+
+impl Seen {
+    fn usage(&self, gpu_model: &str, now: Timestamp) -> Option<ModelUsage> {
+        let snapshots = || self.held.iter().map(|held| &held.snapshot);
         let reasons: BTreeSet<&String> = snapshots().flat_map(|snapshot| &snapshot.reasons).collect();
         let ailing = snapshots().filter(|snapshot| !snapshot.healthy).map(|snapshot| snapshot.health.as_str()).min();
         let devices = snapshots().flat_map(|snapshot| {
@@ -95,13 +103,13 @@ impl Tenant {
                 .map(|snapshot| counter(&snapshot.counters))
                 .try_fold(0, |sum: u64, count| Some(sum.saturating_add(count?)))
         };
-        let windows = Window::ALL.into_iter().map(|window| (window, self.window_of(gpu_model, held, window, now)));
+        let windows = Window::ALL.into_iter().map(|window| (window, self.window(window)));
         Some(ModelUsage {
             gpu_model: gpu_model.to_owned(),
             health: ailing.unwrap_or("ok").to_owned(),
             reasons: reasons.into_iter().cloned().collect(),
             observed_at: snapshots().map(|snapshot| snapshot.observed_at).min()?,
-            age_ms: held.iter().map(|held| held.age_ms(now)).max()?,
+            age_ms: self.held.iter().map(|held| held.age_ms(now)).max()?,
             devices: devices.collect(),
             windows: windows.filter(|(_, metrics)| !metrics.is_empty()).collect(),
             counters: Counters {
@@ -112,22 +120,16 @@ impl Tenant {
         })
     }
 
-    fn window_of(
-        &self,
-        gpu_model: &str,
-        held: &[Arc<Held>],
-        window: Window,
-        now: Timestamp,
-    ) -> BTreeMap<String, MetricUsage> {
-        let brought = held.iter().filter_map(|held| held.snapshot.windows.get(&window)).flat_map(BTreeMap::keys);
+    fn window(&self, window: Window) -> BTreeMap<String, MetricUsage> {
+        let brought = self.held.iter().filter_map(|held| held.snapshot.windows.get(&window)).flat_map(BTreeMap::keys);
         let mut metrics: BTreeSet<&str> = brought.map(String::as_str).collect();
-        if rollup::is_rolled_up(window) {
-            metrics.extend(self.roll_ups.get(gpu_model).into_iter().flat_map(|roll_up| roll_up.metrics()));
-        }
+        metrics.extend(self.rolled.keys().filter(|(rolled, _)| *rolled == window).map(|(_, metric)| *metric));
+        let nothing = rollup::is_rolled_up(window).then(Merged::default);
         let usage = |metric: &str| {
+            let rolled = self.rolled.iter().find(|(key, _)| **key == (window, metric)).map(|(_, sum)| sum);
+            let rolled = rolled.or(nothing.as_ref());
             let key = |statistic: &str| StatKey { metric: metric.to_owned(), statistic: statistic.to_owned(), window };
-            let rolled = self.rolled_up(held, Some(gpu_model), &key("mean"), now);
-            let stats = ["mean", "p50", "p95", "min", "max"].map(|name| merge::stat(held, &key(name), rolled.as_ref()));
+            let stats = ["mean", "p50", "p95", "min", "max"].map(|name| merge::stat(&self.held, &key(name), rolled));
             let ObservedStat { stat: said, held_us, quality } = stats.iter().flatten().next()?.clone();
             let [mean, p50, p95, min, max] = stats.map(|stat| Some(stat?.stat.value));
             Some(MetricUsage { mean, p50, p95, min, max, coverage: said.coverage, quality, held_us })

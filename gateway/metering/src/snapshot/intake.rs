@@ -64,7 +64,8 @@ impl TryFrom<WireSnapshot> for Snapshot {
         let mut windows = check.windows(wire.windows);
         let counters = check.counters(&wire.counters);
         let mut histograms = check.histograms(&wire.histograms.unwrap_or_default());
-        if mig {
+        // Beside an instance, a whole device has an utilisation of its own; coverage tells of how much it is.
+        if devices.iter().all(|device| device.instance.is_some()) {
             check.drop_device_readings(&mut windows);
             histograms.retain(|metric, _| !DEVICE_METRICS.contains(&metric.as_str()));
         }
@@ -74,6 +75,7 @@ impl TryFrom<WireSnapshot> for Snapshot {
                 boot_epoch,
                 seq: wire.seq,
                 observed_at,
+                tick_ms: wire.tick_ms,
                 healthy: wire.health == "ok",
                 health: wire.health,
                 reasons,

@@ -34,7 +34,7 @@ fn the_sample_of_shapes_is_read_digit_for_digit() {
     assert_eq!(gpu_util.coverage, Some(decimal("0.99")));
     assert_eq!(gpu_util.quality, StatQuality::Ok);
     assert_eq!(snapshot.held_us(Window::M15, "gpu_util"), 900_000_000);
-    assert_eq!(snapshot.held_us(Window::M15, "sm_util"), 7_200_000_000, "defaults to the counter");
+    assert_eq!(snapshot.held_us(Window::M15, "sm_util"), 900_000_000, "the counter, as far as the window goes");
     assert_eq!(snapshot.metric(Window::M15, "sm_util").unwrap().mean, None, "absent, never 0");
     assert_eq!(snapshot.metric(Window::M15, "power_w").unwrap().mean, Some(decimal("301.5")));
     let counters = Counters { held_us: 7_200_000_000, busy_us: Some(5_904_000_000), energy_mj: Some(2_170_800_000) };

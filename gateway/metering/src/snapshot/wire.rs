@@ -139,7 +139,7 @@ pub struct WireMetric {
     /// `ok` where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quality: Option<WireQuality>,
-    /// Held GPU-time in the window, µs; `counters.held_us` where absent.
+    /// Held GPU-time in the window, µs; `counters.held_us` where absent, under 24 h at most what the window can hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_us: Option<WireCounter>,
 }
