@@ -80,7 +80,8 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(Failure { sentence, exit }) => {
             // That nobody reads stderr is nobody's to mend.
-            let _ = writeln!(io::stderr(), "farebox-agent: {sentence}");
+            let shown: String = sentence.chars().filter(|letter| !letter.is_control() || *letter == '\n').collect();
+            let _ = writeln!(io::stderr(), "farebox-agent: {shown}");
             exit.into()
         }
     }

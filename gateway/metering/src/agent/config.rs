@@ -31,6 +31,7 @@ use rule::{address, duration, gateway, name, number, one_of, path};
 use source::{Source, invalid, text_of};
 
 const LOCALHOST: &str = "localhost";
+const LONGEST_FILE_BYTES: u64 = 4 << 20;
 const STATE_DIR: &str = "/var/lib/farebox-agent";
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("json", LogFormat::Json), ("text", LogFormat::Text)];
 const LOG_LEVELS: &[(&str, LevelFilter)] = &[
@@ -96,7 +97,7 @@ impl Config {
     /// # Errors
     /// Everything that is wrong, at once.
     pub(crate) fn load(inputs: Inputs<'_, impl Iterator<Item = (String, String)>>) -> Result<Self, ConfigErrors> {
-        let read = inputs.file.map(|path| (path, std::fs::read_to_string(path)));
+        let read = inputs.file.map(|path| (path, small_file(path)));
         let (text, unreadable) = match &read {
             Some((path, Ok(text))) => (Some((*path, text.as_str())), None),
             Some((path, Err(error))) => (None, Some((path, error.kind()))),
@@ -184,6 +185,16 @@ pub(crate) fn host_name() -> Option<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned())
 }
 
+/// Nothing that never ends: no pipe, no device, and no more than a configuration can be.
+fn small_file(path: &Path) -> std::io::Result<String> {
+    let found = std::fs::metadata(path)?;
+    match (found.is_file(), found.len()) {
+        (false, _) => Err(std::io::Error::from(std::io::ErrorKind::InvalidInput)),
+        (true, LONGEST_FILE_BYTES..) => Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge)),
+        (true, _) => std::fs::read_to_string(path),
+    }
+}
+
 /// The text of a file that only this user may read; that others may is a warning.
 fn secret(
     source: &mut Source<'_>,
@@ -191,7 +202,7 @@ fn secret(
     what: &str,
     warnings: &mut Vec<String>,
 ) -> Option<String> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = small_file(path).map_err(|error| {
         source.report(Place::Whole, Problem::SecretFile { setting, path: path.to_owned(), kind: error.kind() });
     });
     if std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o077 != 0) {

@@ -96,9 +96,15 @@ fn run(runtime: &Runtime, ports: Ports, desk: &Arc<Desk>, stop: &Sender<()>, sta
         let prepared = (|| {
             let control = tokio::net::TcpListener::from_std(ports.control)?;
             let metrics = ports.metrics.map(tokio::net::TcpListener::from_std).transpose()?;
-            Ok((control, metrics, signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?))
+            Ok((
+                control,
+                metrics,
+                signal(SignalKind::terminate())?,
+                signal(SignalKind::interrupt())?,
+                signal(SignalKind::hangup())?,
+            ))
         })();
-        let (control, metrics, mut terminate, mut interrupt) = match prepared {
+        let (control, metrics, mut terminate, mut interrupt, mut hangup) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return drop(started.send(Err(error))),
         };
@@ -111,6 +117,7 @@ fn run(runtime: &Runtime, ports: Ports, desk: &Arc<Desk>, stop: &Sender<()>, sta
             tokio::select! {
                 _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
                 _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
+                _ = hangup.recv() => tracing::info!("SIGHUP: stopping"),
             }
             let _ = stop.try_send(());
         }

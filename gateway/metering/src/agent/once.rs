@@ -23,12 +23,15 @@ pub(super) enum NotSeen {
     NoLibrary,
     #[error("no GPU can be seen: the driver does not answer")]
     NoAnswer,
+    #[error("no GPU can be seen: the driver is there and tells of none that can be read; `nvidia-smi` says more")]
+    NoDevice,
 }
 
 /// The second pass: utilisation is a difference between two.
 pub(super) fn look(reader: &mut dyn ReadTick) -> Result<Tick, NotSeen> {
     pass(reader)?;
-    pass(reader)
+    let tick = pass(reader)?;
+    if tick.devices.is_empty() { Err(NotSeen::NoDevice) } else { Ok(tick) }
 }
 
 fn pass(reader: &mut dyn ReadTick) -> Result<Tick, NotSeen> {
@@ -321,6 +324,11 @@ PID  GPU    KIND     MEMORY   SM    TENANT         JOB
         assert_eq!(seen.devices.len(), 1);
         let gone = Received::Tick(Box::new(tick(Vec::new(), Library::Gone)));
         assert_eq!(look(&mut Given(vec![gone])), Err(NotSeen::NoLibrary));
+        assert_eq!(
+            look(&mut Given(vec![present(), present()])),
+            Err(NotSeen::NoDevice),
+            "it may have some that it cannot read"
+        );
         assert_eq!(look(&mut Given(vec![Received::Nothing { stalled: true }])), Err(NotSeen::NoAnswer));
         assert_eq!(look(&mut Given((0..40).map(|_| nothing()).collect())), Err(NotSeen::NoAnswer));
     }

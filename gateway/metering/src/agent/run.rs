@@ -1,6 +1,7 @@
 //! The metering thread: ticks and job commands into the meter, snapshots out to delivery and to those who ask. Nothing in it
 //! waits for a disk, a socket or the driver; the one file it writes is the boot epoch's, when there is a new one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +21,8 @@ use crate::tick::Tick;
 
 /// Between two looks at a reader that gives nothing, and so how soon a stall is said.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Until then a device may not have told its name yet.
+const PASSES_TO_NAME: u64 = 15;
 /// Ticks that may wait for the meter, which takes each in well under a millisecond.
 const TICKS: usize = 16;
 
@@ -53,6 +56,8 @@ struct Loop {
     /// The last that was kept.
     epoch_us: Option<i64>,
     seen: Seen,
+    /// Tenants and jobs that hold a device which has never been seen, and have been told of.
+    without_device: BTreeSet<(String, Option<String>)>,
 }
 
 /// Meters until told to stop, or until the source has ended. `commands` are answered between two ticks.
@@ -66,7 +71,8 @@ pub(crate) fn run(source: Source, metering: Metering, commands: &Receiver<Comman
         }
     };
     let seen = Seen::default();
-    let mut state = Loop { metering, is_recorded, tick_us: None, epoch_us: None, seen };
+    let mut state =
+        Loop { metering, is_recorded, tick_us: None, epoch_us: None, seen, without_device: BTreeSet::new() };
     if !is_recorded {
         state.start_jobs();
     }
@@ -189,8 +195,25 @@ impl Loop {
         }
         self.seen.tells = self.seen.tells.saturating_add(1);
         self.seen.totals = self.metering.meter.totals();
+        self.warn_of_missing_devices();
         self.seen.meter = self.metering.meter.counters();
         self.metering.published.set(self.seen.clone());
+    }
+
+    /// Once for each holding, and again if it comes back.
+    fn warn_of_missing_devices(&mut self) {
+        if self.seen.tells < PASSES_TO_NAME {
+            return;
+        }
+        let unseen = self.seen.totals.iter().filter(|totals| totals.gpu_model.is_none());
+        let unseen: BTreeSet<_> = unseen.map(|totals| (totals.tenant.clone(), totals.job.clone())).collect();
+        for (tenant, job) in unseen.difference(&self.without_device) {
+            tracing::warn!(
+                %tenant, job,
+                "a GPU or instance that is held has never been seen: it is dead, or its name is wrong; see `farebox-agent --once`"
+            );
+        }
+        self.without_device = unseen;
     }
 
     /// Before anybody hears of it: the next run must begin later, even after `kill -9`.

@@ -50,7 +50,11 @@ pub(super) fn gateway() -> Rule<Option<String>> {
         let authority = text.strip_prefix("http://")?.trim_end_matches('/');
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         let has_host = authority.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '[');
-        (has_host && authority.bytes().all(is_plain)).then(|| Some(format!("http://{authority}")))
+        let address: hyper::Uri = format!("http://{authority}").parse().ok()?;
+        // A port that is none is no port to `Uri`, only a text behind the host.
+        let rest = authority.strip_prefix(address.host()?)?;
+        let has_port = rest.is_empty() || address.port_u16().is_some_and(|port| port > 0);
+        (has_host && has_port && authority.bytes().all(is_plain)).then(|| Some(format!("http://{authority}")))
     })
 }
 

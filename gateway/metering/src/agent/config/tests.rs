@@ -214,3 +214,32 @@ fn assignments_of_one_job_are_one_and_wrong_ones_are_all_told() {
     assert_eq!(wrong("assignments = 1\n").len(), 1);
     assert_eq!(wrong("assignments = [1, 2]\n").len(), 2);
 }
+
+#[test]
+fn a_gateway_is_an_address_that_can_be_connected_to() {
+    for given in ["http://127.0.0.1:8080", "http://[::1]:8080/", "http://gateway.internal"] {
+        assert!(load(None, &[], &[("gateway", given)]).is_ok(), "{given}");
+    }
+    for given in [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:0",
+        "http://a:",
+        "http://[::1",
+        "http://a:b",
+        "https://a",
+        "http://",
+    ] {
+        let errors = load(None, &[], &[("gateway", given)]).unwrap_err().to_string();
+        assert!(errors.contains("an address like"), "{given}: {errors}");
+    }
+}
+
+#[test]
+fn only_files_that_end_are_read() {
+    let directory = Directory::new();
+    let large = directory.path().join("large.toml");
+    fs::File::create(&large).unwrap().set_len(LONGEST_FILE_BYTES).unwrap();
+    for path in [Path::new("/dev/zero"), directory.path(), large.as_path()] {
+        assert!(small_file(path).is_err(), "{}", path.display());
+    }
+}
