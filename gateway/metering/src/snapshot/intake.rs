@@ -64,8 +64,7 @@ impl TryFrom<WireSnapshot> for Snapshot {
         let mut windows = check.windows(wire.windows);
         let counters = check.counters(&wire.counters);
         let mut histograms = check.histograms(&wire.histograms.unwrap_or_default());
-        // Beside an instance, a whole device has an utilisation of its own; coverage tells of how much it is.
-        if devices.iter().all(|device| device.instance.is_some()) {
+        if mig {
             check.drop_device_readings(&mut windows);
             histograms.retain(|metric, _| !DEVICE_METRICS.contains(&metric.as_str()));
         }
