@@ -20,31 +20,31 @@ pub(super) enum NotSeen {
         "no GPU can be seen: NVML (libnvidia-ml.so.1, a part of NVIDIA's driver) is not there or cannot be initialised; \
          `nvidia-smi` says more, and `library` names one that lies elsewhere"
     )]
-    NoLibrary,
+    WithoutLibrary,
     #[error("no GPU can be seen: the driver does not answer")]
-    NoAnswer,
+    Silent,
     #[error("no GPU can be seen: the driver is there and tells of none that can be read; `nvidia-smi` says more")]
-    NoDevice,
+    NothingReadable,
 }
 
 /// The second pass: utilisation is a difference between two.
 pub(super) fn look(reader: &mut dyn ReadTick) -> Result<Tick, NotSeen> {
     pass(reader)?;
     let tick = pass(reader)?;
-    if tick.devices.is_empty() { Err(NotSeen::NoDevice) } else { Ok(tick) }
+    if tick.devices.is_empty() { Err(NotSeen::NothingReadable) } else { Ok(tick) }
 }
 
 fn pass(reader: &mut dyn ReadTick) -> Result<Tick, NotSeen> {
     let mut waited = Duration::ZERO;
     while waited < PATIENCE {
         match reader.read_tick(SLICE) {
-            Received::Tick(tick) if tick.library == Library::Gone => return Err(NotSeen::NoLibrary),
+            Received::Tick(tick) if tick.library == Library::Gone => return Err(NotSeen::WithoutLibrary),
             Received::Tick(tick) => return Ok(*tick),
-            Received::Nothing { stalled: true } | Received::Ended => return Err(NotSeen::NoAnswer),
+            Received::Nothing { stalled: true } | Received::Ended => return Err(NotSeen::Silent),
             Received::Nothing { stalled: false } => waited = waited.saturating_add(SLICE),
         }
     }
-    Err(NotSeen::NoAnswer)
+    Err(NotSeen::Silent)
 }
 
 /// `jobs` are those of the configuration and those that were started.
@@ -323,13 +323,13 @@ PID  GPU    KIND     MEMORY   SM    TENANT         JOB
         let seen = look(&mut Given(vec![nothing(), present(), nothing(), second])).unwrap();
         assert_eq!(seen.devices.len(), 1);
         let gone = Received::Tick(Box::new(tick(Vec::new(), Library::Gone)));
-        assert_eq!(look(&mut Given(vec![gone])), Err(NotSeen::NoLibrary));
+        assert_eq!(look(&mut Given(vec![gone])), Err(NotSeen::WithoutLibrary));
         assert_eq!(
             look(&mut Given(vec![present(), present()])),
-            Err(NotSeen::NoDevice),
+            Err(NotSeen::NothingReadable),
             "it may have some that it cannot read"
         );
-        assert_eq!(look(&mut Given(vec![Received::Nothing { stalled: true }])), Err(NotSeen::NoAnswer));
-        assert_eq!(look(&mut Given((0..40).map(|_| nothing()).collect())), Err(NotSeen::NoAnswer));
+        assert_eq!(look(&mut Given(vec![Received::Nothing { stalled: true }])), Err(NotSeen::Silent));
+        assert_eq!(look(&mut Given((0..40).map(|_| nothing()).collect())), Err(NotSeen::Silent));
     }
 }
