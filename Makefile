@@ -7,8 +7,10 @@ CARGO_DENY_VERSION := ^0.18
 SCHEMATHESIS_VERSION := 4.32.5
 SCHEMATHESIS_PORT := 8099
 
+AGENT := $(TARGET_DIR)/release/farebox-agent
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench throughput schemathesis policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench throughput schemathesis agent-soak gpu-check policies farebox fmt wasm-target cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +36,13 @@ throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/per
 
 schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
 	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
+
+agent-soak: farebox ## CPU and memory of the agent with eight stand-in GPUs for ten minutes (docs/performance.md)
+	cargo build --release -p farebox-metering --bin farebox-agent
+	tests/agent-soak.sh $(TARGET_DIR)/release/farebox-agent $(TARGET_DIR)/debug/deps/libfake_nvml.so
+
+gpu-check: ## the agent beside nvidia-smi, on a machine with GPUs (docs/gpu-check.md; AGENT=path of the built agent)
+	timeout --foreground 400 gateway/metering/gpu-check.sh $(AGENT) $(OUT)
 
 policies: farebox ## policies/* into target/policies/*.wasm, reproducibly
 	rm -rf target/policies

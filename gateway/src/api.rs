@@ -11,6 +11,7 @@ mod probes;
 mod problem;
 mod quotes;
 mod representation;
+mod tenant_usage;
 mod trace;
 mod trace_context;
 mod usage_snapshots;
@@ -72,6 +73,7 @@ pub(crate) fn router(gateway: Gateway, with_metrics: bool) -> Router {
         .route("/v1/quotes", taking(quotes::create))
         .route("/v1/quotes/{id}", reading(quotes::read))
         .route("/v1/catalog", reading(catalog::read))
+        .route("/v1/tenants/{id}/usage", reading(tenant_usage::read))
         .route("/v1/usage-snapshots", taking(usage_snapshots::apply));
     // Whoever watches an overloaded gateway has to reach it: these wait for nothing and are not bounded.
     let mut routes = edge::bounded(bounded, gateway.bounds, &gateway.metrics)

@@ -1,7 +1,8 @@
-//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy new|build|test|check`. `docs/cli.md` is its manual.
+//! The command line: `farebox serve`, `demo`, `quote`, `check`, `policy new|build|test|check`, `usage watch`. `docs/cli.md` is its manual.
 //!
 //! What was asked for goes to stdout; errors and warnings go to stderr, as sentences. `exit` has the exit codes.
 
+mod bar;
 mod check;
 mod client;
 mod columns;
@@ -18,10 +19,10 @@ mod refusal;
 mod serve;
 mod snapshot_file;
 mod terminal;
+mod usage;
 
 use std::error::Error;
 use std::io::{ErrorKind, Write as _, stderr, stdout};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,17 +49,8 @@ enum Command {
         #[arg(long)]
         config: Option<PathBuf>,
     },
-    /// Serve the fixtures with a live snapshot, print one quote, and go on serving.
-    Demo {
-        #[arg(long, default_value = "127.0.0.1:8080")]
-        listen: SocketAddr,
-        /// Directory with tenants/, price-books/ and plans/.
-        #[arg(long, default_value = "fixtures")]
-        data: PathBuf,
-        /// Directory with the built policies.
-        #[arg(long, default_value = "target/policies")]
-        policies: PathBuf,
-    },
+    /// Serve the fixtures with an agent on a recording, print one quote, and go on serving.
+    Demo(demo::Options),
     /// Price a request, here or by a running gateway, and show the quote.
     Quote(Box<quote::Options>),
     /// Load everything in a data directory, tell every problem, and exit.
@@ -67,6 +59,11 @@ enum Command {
     Policy {
         #[command(subcommand)]
         command: policy::PolicyCommand,
+    },
+    /// Look at live usage.
+    Usage {
+        #[command(subcommand)]
+        command: usage::UsageCommand,
     },
 }
 
@@ -109,17 +106,28 @@ impl Failure {
 
 /// Writes to stdout. That nobody reads on is nobody's problem.
 fn tell(text: &str) -> Result<(), Failure> {
+    told(text).map(drop)
+}
+
+/// Writes to stdout; false where nobody reads on.
+fn told(text: &str) -> Result<bool, Failure> {
     let mut stdout = stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::because("stdout cannot be written", error)),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::because("stdout cannot be written", error)),
     }
 }
 
-/// Writes a JSON document to stdout: byte for byte to a program; to a terminal without anything that it would obey.
+/// Writes a JSON document to stdout.
 fn tell_json(json: &str) -> Result<(), Failure> {
+    tell(&json_line(json))
+}
+
+/// A JSON document for stdout: byte for byte to a program; to a terminal without anything that it would obey.
+fn json_line(json: &str) -> String {
     let json = if terminal::is_terminal() { printable_json(json) } else { json.to_owned() };
-    tell(&format!("{json}\n"))
+    format!("{json}\n")
 }
 
 /// `1 case`, `2 cases`
@@ -148,10 +156,11 @@ pub fn run() -> ExitCode {
     };
     let done = match arguments.command {
         Command::Serve { config } => serve::run(config.as_deref()),
-        Command::Demo { listen, data, policies } => demo::run(listen, data, policies),
+        Command::Demo(options) => demo::run(&options),
         Command::Quote(options) => quote::run(&options),
         Command::Check(options) => check::run(&options),
         Command::Policy { command } => policy::run(command),
+        Command::Usage { command } => usage::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

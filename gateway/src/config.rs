@@ -262,6 +262,7 @@ fn mirror(source: &mut Source<'_>) -> MirrorLimits {
             .optional("mirror.retention", &retention)
             .and_then(|retention| SignedDuration::try_from(retention).ok())
             .unwrap_or(standard.retention),
+        roll_ups: source.setting("mirror.roll_ups", &number(0..=1_000_000), standard.roll_ups),
     }
 }
 

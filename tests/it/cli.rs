@@ -4,6 +4,7 @@ mod checking;
 mod demo;
 mod exit_codes;
 mod quoting;
+mod watching;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

@@ -84,6 +84,7 @@ fn options_and_405_say_what_is_allowed() {
             ("/v1/quotes", "POST,OPTIONS"),
             ("/v1/quotes/q_1", "GET,HEAD,OPTIONS"),
             ("/v1/catalog", "GET,HEAD,OPTIONS"),
+            ("/v1/tenants/acme/usage", "GET,HEAD,OPTIONS"),
             ("/healthz", "GET,HEAD,OPTIONS"),
             ("/docs", "GET,HEAD,OPTIONS"),
         ] {

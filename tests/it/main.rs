@@ -8,6 +8,7 @@
     reason = "a test that meets the unexpected ends there"
 )]
 
+mod agent;
 mod authoring;
 mod bad_input;
 mod cases;
@@ -33,3 +34,4 @@ mod snapshots;
 mod tidy;
 mod twin;
 mod twin_context;
+mod usage;

@@ -1,44 +1,50 @@
 //! The mirror: the newest snapshot of each (node, tenant, job, GPU model), in memory, for quotes to read without I/O.
 //!
 //! Snapshots apply only forward by (boot epoch, sequence), so that delayed, repeated and reordered deliveries come to
-//! the same state. They expire by the time of their *receipt*: an agent's clock cannot keep one alive. Writers hold the
-//! lock of one shard for a map insert, readers for a few pointer copies; merging happens outside of it.
+//! the same state. They expire by the time of their *receipt*: an agent's clock cannot keep one alive. A holding's last
+//! one, its tombstone, is kept like any other and observed as nothing. What each brings beyond what was counted of its holding
+//! goes into the roll-up of its tenant and model, where the long windows come from; that does not expire with the snapshots. Writers hold the lock of one shard for
+//! some additions, readers for a few pointer copies and a sum over the buckets of a window; merging happens outside of it.
 
+mod difference;
+#[cfg(test)]
+mod difference_tests;
+mod limits;
 mod merge;
 #[cfg(test)]
 mod merge_tests;
+mod rollup;
+#[cfg(test)]
+mod rollup_tests;
+mod rooms;
+#[cfg(test)]
+mod rooms_tests;
+mod tenant;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tombstone_tests;
+mod usage;
 
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use farebox_pricing::usage::{Observation, StatKey, UsageScope};
+use farebox_pricing::usage::{Observation, StatKey};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::snapshot::Snapshot;
+use limits::reserve;
+use tenant::{Held, Shard, SnapshotKey};
+
+pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
+pub use usage::{HeldDevice, MetricUsage, ModelUsage};
 
 /// Enough that a sweep, which locks one shard at a time, never holds up a quote.
 const SHARDS: usize = 64;
-/// `metering.md` case 14: a snapshot from further ahead than this keeps its counters only.
+/// `metering.md` case 14: a snapshot from further ahead than this keeps its counters only. One from behind cannot be told
+/// from one that waited in an agent's spool: it counts where it was observed, and its age says the rest.
 const LARGEST_LEAD: SignedDuration = SignedDuration::from_secs(2);
-
-/// What the mirror may grow to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MirrorLimits {
-    /// Most snapshots held, a few kB each.
-    pub snapshots: usize,
-    /// A snapshot is forgotten this long after its receipt.
-    pub retention: SignedDuration,
-}
-
-impl Default for MirrorLimits {
-    fn default() -> Self {
-        Self { snapshots: 100_000, retention: SignedDuration::from_mins(30) }
-    }
-}
 
 /// What became of a snapshot that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +64,6 @@ pub enum Quarantine {
     FromTheFuture,
 }
 
-/// The mirror holds as many snapshots as it may, none of them expired. Keys that it holds still update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the usage mirror is full with {limit} snapshots; raise its limit or shorten its retention")]
-pub struct MirrorFull {
-    pub limit: usize,
-}
-
 /// What a quote asks the mirror.
 #[derive(Clone, Copy, Debug)]
 pub struct UsageQuery<'a> {
@@ -76,19 +75,6 @@ pub struct UsageQuery<'a> {
     /// Snapshots older than this are left out while the scope has a fresher one; milliseconds, a plan parameter.
     pub hard_stale_ms: u64,
     pub now: Timestamp,
-}
-
-/// Totals since the mirror was made, except `entries`, which is now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MirrorCounters {
-    /// Stored as the newest of their key, quarantined ones included.
-    pub applied: u64,
-    pub not_newer: u64,
-    pub quarantined: u64,
-    /// Readings in applied snapshots that could not be ones.
-    pub dropped_readings: u64,
-    pub refused_full: u64,
-    pub entries: usize,
 }
 
 /// The newest snapshot of each key. Shared by reference between any number of threads.
@@ -105,22 +91,12 @@ pub struct Mirror {
     quarantined: AtomicU64,
     dropped_readings: AtomicU64,
     refused_full: AtomicU64,
-}
-
-/// By tenant, then in the order of the keys, which is the order of merging.
-type Shard = HashMap<String, BTreeMap<SnapshotKey, Arc<Held>>>;
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct SnapshotKey {
-    node: String,
-    job: Option<String>,
-    gpu_model: String,
-}
-
-#[derive(Debug)]
-struct Held {
-    snapshot: Snapshot,
-    received_at: Timestamp,
+    roll_ups: AtomicUsize,
+    roll_ups_evicted: AtomicU64,
+    roll_ups_skipped: AtomicU64,
+    holdings: AtomicUsize,
+    holdings_let_go: AtomicU64,
+    histograms_refused: AtomicU64,
 }
 
 enum Placement {
@@ -142,6 +118,12 @@ impl Mirror {
             quarantined: AtomicU64::new(0),
             dropped_readings: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
+            roll_ups: AtomicUsize::new(0),
+            roll_ups_evicted: AtomicU64::new(0),
+            roll_ups_skipped: AtomicU64::new(0),
+            holdings: AtomicUsize::new(0),
+            holdings_let_go: AtomicU64::new(0),
+            histograms_refused: AtomicU64::new(0),
         }
     }
 
@@ -156,12 +138,12 @@ impl Mirror {
         }
         let dropped_readings = snapshot.dropped_readings;
         let held = Arc::new(Held { snapshot, received_at });
-        let mut placement = self.place(&held);
+        let mut placement = self.place(&held, is_ahead);
         if matches!(placement, Placement::NoRoom)
             && self.next_expiry_ms.load(Ordering::Relaxed) <= received_at.as_millisecond()
         {
             self.sweep(received_at);
-            placement = self.place(&held);
+            placement = self.place(&held, is_ahead);
         }
         match placement {
             Placement::NoRoom => {
@@ -183,34 +165,11 @@ impl Mirror {
 
     /// What is known of a tenant's GPUs at `query.now`, merged over nodes; `None` where nothing is.
     pub fn observe(&self, query: &UsageQuery<'_>) -> Option<Observation> {
-        let (scope, held) = self.in_scope(query)?;
-        merge::merge(scope, held, query)
-    }
-
-    /// Forgets what has expired, one shard at a time; returns how many. Expired snapshots never count even if this is
-    /// never called; it gives their memory back.
-    pub fn sweep(&self, now: Timestamp) -> usize {
-        // INVARIANT: next_expiry_ms is at most the earliest expiry. Set high first, so that what is placed during the
-        // sweep lowers it too.
-        self.next_expiry_ms.store(i64::MAX, Ordering::SeqCst);
-        let mut swept: usize = 0;
-        for shard in &self.shards {
-            let mut tenants = write(shard);
-            tenants.retain(|_, snapshots| {
-                snapshots.retain(|_, held| {
-                    let keeps = !self.is_expired(held, now);
-                    if keeps {
-                        self.note_expiry(held);
-                    } else {
-                        swept = swept.saturating_add(1);
-                    }
-                    keeps
-                });
-                !snapshots.is_empty()
-            });
-        }
-        self.entries.fetch_sub(swept, Ordering::SeqCst);
-        swept
+        let seen = {
+            let tenants = read(self.shard(query.tenant));
+            tenants.get(query.tenant)?.seen(query, |held| !self.is_expired(held, query.now))
+        };
+        merge::merge(seen, query)
     }
 
     pub fn counters(&self) -> MirrorCounters {
@@ -220,47 +179,35 @@ impl Mirror {
             quarantined: self.quarantined.load(Ordering::Relaxed),
             dropped_readings: self.dropped_readings.load(Ordering::Relaxed),
             refused_full: self.refused_full.load(Ordering::Relaxed),
+            histograms_refused: self.histograms_refused.load(Ordering::Relaxed),
+            roll_ups: self.roll_ups.load(Ordering::Relaxed),
+            roll_ups_evicted: self.roll_ups_evicted.load(Ordering::Relaxed),
+            roll_ups_skipped: self.roll_ups_skipped.load(Ordering::Relaxed),
+            holdings: self.holdings.load(Ordering::Relaxed),
+            holdings_let_go: self.holdings_let_go.load(Ordering::Relaxed),
             entries: self.entries.load(Ordering::Relaxed),
         }
     }
 
-    fn place(&self, held: &Arc<Held>) -> Placement {
+    fn place(&self, held: &Arc<Held>, is_ahead: bool) -> Placement {
         let snapshot = &held.snapshot;
-        let key = SnapshotKey {
-            node: snapshot.node.clone(),
-            job: snapshot.job.clone(),
-            gpu_model: snapshot.gpu_model.clone(),
-        };
+        let key = SnapshotKey::of(snapshot);
         let mut tenants = write(self.shard(&snapshot.tenant));
-        match tenants.get(&snapshot.tenant).and_then(|snapshots| snapshots.get(&key)) {
-            Some(current) if !self.is_expired(current, held.received_at) && !held.is_newer_than(current) => {
-                return Placement::NotNewer;
-            }
-            // An expired one counts as forgotten, whatever its epoch; its place is taken over.
-            Some(_) => {}
-            None if !self.reserve() => return Placement::NoRoom,
-            None => {}
+        let newest = tenants.get(&snapshot.tenant).and_then(|tenant| tenant.snapshots.get(&key));
+        // An expired one counts as forgotten, whatever its epoch; its place is taken over. The roll-up does not forget.
+        let current = newest.filter(|newest| !self.is_expired(newest, held.received_at));
+        if current.is_some_and(|current| !held.is_newer_than(current)) {
+            return Placement::NotNewer;
+        }
+        if newest.is_none() && !reserve(&self.entries, self.limits.snapshots) {
+            return Placement::NoRoom;
         }
         self.note_expiry(held);
-        tenants.entry(snapshot.tenant.clone()).or_default().insert(key, Arc::clone(held));
-        Placement::Stored
-    }
-
-    fn in_scope(&self, query: &UsageQuery<'_>) -> Option<(UsageScope, Vec<Arc<Held>>)> {
-        let tenants = read(self.shard(query.tenant));
-        let snapshots = tenants.get(query.tenant)?;
-        let live = || snapshots.values().filter(|held| !self.is_expired(held, query.now));
-        let of_model: Vec<_> = live().filter(|held| held.snapshot.gpu_model == query.gpu_model).cloned().collect();
-        if of_model.is_empty() {
-            return Some((UsageScope::Tenant, live().cloned().collect()));
+        if !is_ahead {
+            self.roll_up(&mut tenants, held);
         }
-        Some((UsageScope::GpuModel, of_model))
-    }
-
-    /// Takes one of the limited places.
-    fn reserve(&self) -> bool {
-        let take = |entries: usize| (entries < self.limits.snapshots).then(|| entries.saturating_add(1));
-        self.entries.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+        tenants.entry(snapshot.tenant.clone()).or_default().snapshots.insert(key, Arc::clone(held));
+        Placement::Stored
     }
 
     fn is_expired(&self, held: &Held, now: Timestamp) -> bool {
@@ -276,19 +223,6 @@ impl Mirror {
     #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the length")]
     fn shard(&self, tenant: &str) -> &RwLock<Shard> {
         &self.shards[self.hasher.hash_one(tenant) as usize % SHARDS]
-    }
-}
-
-impl Held {
-    fn is_newer_than(&self, other: &Self) -> bool {
-        let (newer, older) = (&self.snapshot, &other.snapshot);
-        (&newer.boot_epoch, newer.seq) > (&older.boot_epoch, older.seq)
-    }
-
-    /// The larger of "since observed" and "since received", milliseconds: an agent's clock cannot make it younger.
-    fn age_ms(&self, now: Timestamp) -> u64 {
-        let earliest = self.snapshot.observed_at.min(self.received_at);
-        u64::try_from(now.duration_since(earliest).as_millis()).unwrap_or(0)
     }
 }
 

@@ -46,6 +46,31 @@ pub(crate) fn node(node: &str, mean: &str, coverage: &str, held_us: u64) -> Snap
     checked(body_with(&[("/node", json!(node)), ("/windows", windows), ("/counters", counters)])).unwrap()
 }
 
+/// What an agent has counted of a node's A100 so far: `held_ms` of GPU-time on one GPU, of which these ms at these per cents of
+/// `gpu_util` were observed; without windows.
+pub(crate) fn counted(seq: u64, observed_ms: i64, held_ms: u64, observed: &[(usize, u32)]) -> Snapshot {
+    let bins = json!({"gpu_util":{"bins":bins(observed)}});
+    let counters = json!({"held_us":held_ms * 1_000});
+    let observed_at = json!(after_ms(observed_ms).to_string());
+    let changes = [
+        ("/seq", json!(seq)),
+        ("/observed_at", observed_at),
+        ("/windows", json!({})),
+        ("/counters", counters),
+        ("/histograms", bins),
+    ];
+    checked(body_with(&changes)).unwrap()
+}
+
+/// A histogram on the wire.
+pub(crate) fn bins(observed: &[(usize, u32)]) -> String {
+    let mut bins = [0_u32; 101];
+    for (percent, ms) in observed {
+        bins[*percent] = *ms;
+    }
+    STANDARD.encode(bins.map(u32::to_le_bytes).as_flattened())
+}
+
 pub(crate) fn key(metric: &str, statistic: &str, window: Window) -> StatKey {
     StatKey { metric: metric.to_owned(), statistic: statistic.to_owned(), window }
 }
@@ -65,4 +90,29 @@ pub(crate) fn query<'a>(keys: &'a [StatKey], now: Timestamp) -> UsageQuery<'a> {
 
 pub(crate) fn decimal(text: &str) -> Decimal {
     farebox_pricing::exact::parse(text).unwrap()
+}
+
+/// A directory of one test's own, gone with it.
+#[derive(Debug)]
+pub(crate) struct Directory(std::path::PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("farebox-metering-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -15,7 +15,9 @@ use std::fmt;
 
 use farebox_pricing::usage::{StatQuality, Window};
 use jiff::Timestamp;
-use rust_decimal::Decimal;
+use rust_decimal::{Decimal, RoundingStrategy};
+
+use crate::tick::Metric;
 
 pub use wire::{
     WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
@@ -25,6 +27,12 @@ pub use wire::{
 /// Most µs of held GPU-time, and most mJ, that a counter or window may state: over 30,000 GPU-years. A limit, so that
 /// merging stays exact.
 pub const MAX_COUNTER: u64 = 1_000_000_000_000_000_000;
+/// Bins of a histogram: one for each per cent from 0 to 100.
+pub const BINS: usize = 101;
+/// Metrics that agents have histograms of, and the only ones that the mirror rolls up: the bound on what a roll-up takes.
+pub const HISTOGRAMS: [Metric; 2] = [Metric::GpuUtil, Metric::SmUtil];
+/// The `health` of a holding's last snapshot: its tombstone.
+pub const ENDED: &str = "ended";
 
 /// A checked snapshot.
 ///
@@ -38,19 +46,27 @@ pub struct Snapshot {
     pub seq: u64,
     /// By the agent's clock.
     pub observed_at: Timestamp,
-    /// True where the agent's health is `ok`.
+    /// Between readings, ms; at least 1.
+    pub tick_ms: u32,
+    /// `ok`, what ails the devices or the reader, or [`ENDED`].
+    pub health: String,
+    /// True where `health` is `ok`.
     pub healthy: bool,
     /// Sorted, each once.
     pub reasons: Vec<String>,
     pub tenant: String,
     pub job: Option<String>,
     pub gpu_model: String,
+    /// As they were sent.
+    pub devices: Vec<Device>,
     /// Σ of the devices' shares, in GPUs (or MIG instances); above 0.
     pub device_shares: Decimal,
     /// True where a device is a MIG instance.
     pub mig: bool,
     pub windows: BTreeMap<Window, BTreeMap<String, MetricWindow>>,
     pub counters: Counters,
+    /// Of shares of 1 only; a per cent of anything else has no meaning here.
+    pub histograms: BTreeMap<String, Histogram>,
     /// Readings that could not be ones, and so are absent here.
     pub dropped_readings: u64,
 }
@@ -61,10 +77,67 @@ impl Snapshot {
         self.windows.get(&window)?.get(metric)
     }
 
-    /// Held GPU-time in a window, µs: the metric's own, else the counter's (SHAPES).
-    pub fn held_us(&self, window: Window, metric: &str) -> u64 {
-        self.metric(window, metric).and_then(|found| found.held_us).unwrap_or(self.counters.held_us)
+    /// True for a holding's last snapshot: its GPUs are not the tenant's any more (`metering.md` case 12).
+    pub fn has_ended(&self) -> bool {
+        self.health == ENDED
     }
+
+    /// True where a window says that the metric was always 0 while power and clocks said load.
+    pub fn is_suspect(&self, metric: &str) -> bool {
+        let of_metric = self.windows.values().filter_map(|metrics| metrics.get(metric));
+        of_metric.into_iter().any(|window| window.quality == StatQuality::SuspectZero)
+    }
+
+    /// Wall time for which its devices have been held, µs: held GPU-time ÷ shares.
+    pub fn held_wall_us(&self) -> u128 {
+        // INVARIANT: at most 10¹⁸ µs × 10¹²; shares are above 0, but may be under 10⁻¹².
+        u128::from(self.counters.held_us) * ONE / scaled(self.device_shares).max(1)
+    }
+
+    /// Held GPU-time in a window, µs: the metric's own, else the counter's (SHAPES). The counter runs since the boot epoch or
+    /// the job's start: where it stands for a metric that is not there, or for a window that agents have themselves, it
+    /// counts for no more than the window can hold.
+    pub fn held_us(&self, window: Window, metric: &str) -> u64 {
+        let found = self.metric(window, metric);
+        if let Some(held_us) = found.and_then(|found| found.held_us) {
+            return held_us;
+        }
+        if found.is_some() && window >= Window::H24 {
+            return self.counters.held_us;
+        }
+        // INVARIANT: at most 2²² s × 10²⁷.
+        let most = u128::from(window.seconds()) * scaled(self.device_shares) / (ONE / 1_000_000);
+        u64::try_from(most).map_or(self.counters.held_us, |most| most.min(self.counters.held_us))
+    }
+}
+
+/// A device, or the part of one, that the tenant holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// As NVML names it: `GPU-…`.
+    pub gpu_uuid: String,
+    /// Of a MIG device: `1/0`.
+    pub instance: Option<String>,
+    /// Of the device or instance, above 0 and at most 1.
+    pub share: Decimal,
+    /// How it was attributed: `exclusive` …
+    pub method: String,
+}
+
+/// Observed GPU-time at each per cent, ms since the boot epoch or the job's start, whichever is later, modulo 2³².
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Histogram(pub Box<[u32; BINS]>);
+
+/// Decimals in which values are weighed.
+pub(crate) const SCALE: u32 = 12;
+/// 1 in units of 10⁻¹².
+pub(crate) const ONE: u128 = 1_000_000_000_000;
+
+/// In units of 10⁻¹², rounded half-even. Under 10²⁷ for what a snapshot may hold.
+pub(crate) fn scaled(value: Decimal) -> u128 {
+    let rounded = value.round_dp_with_strategy(SCALE, RoundingStrategy::MidpointNearestEven);
+    let up = SCALE.saturating_sub(rounded.scale());
+    rounded.mantissa().unsigned_abs() * 10_u128.pow(up)
 }
 
 /// One metric in one window. What the device did not report is `None`, never 0. Utilisations are shares of 1, other

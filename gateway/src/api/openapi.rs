@@ -19,6 +19,7 @@ use super::representation::Representation;
         super::quotes::create,
         super::quotes::read,
         super::catalog::read,
+        super::tenant_usage::read,
         super::usage_snapshots::apply,
         super::probes::healthz,
         super::probes::readyz,

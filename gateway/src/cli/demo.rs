@@ -1,56 +1,85 @@
-//! `farebox demo`: the gateway over the fixtures, fed with a live snapshot, asked for one quote over HTTP, left serving.
+//! `farebox demo`: the gateway over the fixtures, fed by an agent on a recording, asked for one quote over HTTP, left serving.
+
+mod agent;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use serde_json::Value;
 
 use super::client::Client;
+use super::exit::Exit;
 use super::json_file::JsonFile;
 use super::terminal::Color;
-use super::{Failure, quote_table, serve, snapshot_file, tell};
+use super::{Failure, quote_table, serve, tell};
 use crate::app::{App, Listeners};
 use crate::clock::Clock;
 use crate::config::{Config, user_code_cache};
 use crate::printable::printable;
 use crate::serving::stop_signal;
+use agent::Agent;
 
-/// One snapshot a second, as an agent sends them, so that the demo's quotes never go stale.
-const TICK: Duration = Duration::from_secs(1);
+/// The tenant of the worked examples, to whom the recording's GPUs are assigned.
+const TENANT: &str = "acme";
+/// SPEC §2: under one held GPU-hour a window is thin.
+const ONE_GPU_HOUR_US: u64 = 3_600_000_000;
+/// Until the agent has told of so much, eight times what that takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(100);
 
-pub(super) fn run(listen: SocketAddr, data: PathBuf, policies: PathBuf) -> Result<(), Failure> {
-    let config = Config { code_cache: user_code_cache(), ..config(listen, &data, &policies)? };
+#[derive(Debug, Args)]
+pub(super) struct Options {
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// Directory with tenants/, price-books/, plans/ and recordings/.
+    #[arg(long, default_value = "fixtures")]
+    data: PathBuf,
+    /// Directory with the built policies.
+    #[arg(long, default_value = "target/policies")]
+    policies: PathBuf,
+    /// The agent's binary [default: farebox-agent beside this one].
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
+}
+
+pub(super) fn run(options: &Options) -> Result<(), Failure> {
+    let config = config(options.listen, &options.data, &options.policies)?;
+    let config = Config { code_cache: user_code_cache(), ..config };
     serve::start_logging(config.log)?;
-    let snapshot = JsonFile::read(&data.join("snapshots/steady-82.json"))?.value;
-    let request = JsonFile::read(&data.join("requests/w1.json"))?;
-    let clock = Clock::system();
-    let app = App::build(&config, clock.clone()).map_err(Failure::new)?;
+    let request = JsonFile::read(&options.data.join("requests/w1.json"))?;
+    let app = App::build(&config, Clock::system()).map_err(Failure::new)?;
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::new)?;
     runtime.block_on(async {
-        let main = serve::listen(listen, "`--listen`").await?;
-        let address = main.local_addr().map_err(Failure::new)?;
-        let stop = stop_signal().map_err(Failure::new)?;
-        let (running, stopped) = mpsc::channel::<()>();
-        let serving = tokio::spawn(app.serve(Listeners { main, metrics: None }, async move {
-            stop.await;
-            drop(running);
-        }));
+        let main = serve::listen(options.listen, "`--listen`").await?;
+        let root = format!("http://{}", main.local_addr().map_err(Failure::new)?);
+        let signalled = stop_signal().map_err(Failure::new)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stopping);
+        let stop = async move {
+            signalled.await;
+            told.store(true, Ordering::Relaxed);
+        };
+        let serving = tokio::spawn(app.serve(Listeners { main, metrics: None }, stop));
+        let binary = options.agent.clone().unwrap_or_else(agent::beside_this_binary);
+        let mut agent = Agent::start(&binary, &options.data, &root)?;
         let shown = tokio::task::spawn_blocking(move || {
-            let gateway = Client::of(&format!("http://{address}"))?;
-            let mut agent = Agent { gateway, snapshot, clock };
-            show(&mut agent, &request)?;
-            thread::Builder::new()
-                .name("demo-agent".to_owned())
-                .spawn(move || agent.run(&stopped))
-                .map_err(Failure::new)
+            // Whoever stops the demo before it has shown anything did not want to see it.
+            match show(&mut agent, &root, &request, &stopping) {
+                Err(_) if stopping.load(Ordering::Relaxed) => Ok(agent),
+                shown => shown.map(|()| agent),
+            }
         });
-        shown.await.map_err(Failure::new)??;
-        serving.await.map_err(Failure::new)
+        let agent = shown.await.map_err(Failure::new)??;
+        let served = serving.await.map_err(Failure::new);
+        drop(agent);
+        served
     })
 }
 
@@ -70,73 +99,40 @@ fn config(listen: SocketAddr, data: &Path, policies: &Path) -> Result<Config, Fa
     Config::load(None, settings).map_err(Failure::usage)
 }
 
-/// Plays the agent once and then the storefront, over HTTP like they do.
-fn show(agent: &mut Agent, request: &JsonFile) -> Result<(), Failure> {
-    agent.post()?;
-    let quote = agent.gateway.post_json("/v1/quotes", &request.bytes)?;
-    let root = &agent.gateway.root;
+/// Plays the storefront, once the agent has told enough for a price to move by it. The agent goes on.
+fn show(agent: &mut Agent, root: &str, request: &JsonFile, stopping: &AtomicBool) -> Result<(), Failure> {
+    let gateway = Client::of(root)?;
+    wait_for_usage(agent, &gateway, stopping)?;
+    let quote = gateway.post_json("/v1/quotes", &request.bytes)?;
     let table = quote_table::render(&quote, Color::Auto.styles());
     let own = quote.pointer("/links/self").and_then(Value::as_str).unwrap_or_default();
     tell(&format!(
         "{table}\n\
-         The gateway serves at {root} until Ctrl-C. Ask it yourself:\n  \
+         The gateway serves at {root} until Ctrl-C; `farebox-agent` plays a recording of eight GPUs to it. Ask it yourself:\n  \
          curl -s {root}/v1/quotes -H 'Content-Type: application/json' -d @{request}\n  \
          curl -s {root}{own}\n  \
+         curl -s {root}/v1/tenants/{TENANT}/usage\n  \
          curl -s {root}/openapi.json\n",
         request = printable(&request.name),
     ))
 }
 
-struct Agent {
-    gateway: Client,
-    snapshot: Value,
-    clock: Clock,
-}
-
-impl Agent {
-    /// Sends a snapshot at every tick until the other end of `stopped` is gone. One that does not arrive is not missed:
-    /// the next says more.
-    fn run(&mut self, stopped: &Receiver<()>) {
-        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            if let Err(Failure { sentence, .. }) = self.post() {
-                tracing::warn!("the demo's snapshot was not taken: {sentence}");
-            }
+/// Until the window that plans read by default is no longer thin.
+fn wait_for_usage(agent: &mut Agent, gateway: &Client, stopping: &AtomicBool) -> Result<(), Failure> {
+    let began = Instant::now();
+    while !stopping.load(Ordering::Relaxed) {
+        let usage = gateway.get_json(&format!("/v1/tenants/{TENANT}/usage"))?;
+        let held_us = usage.pointer("/models/0/windows/7d/gpu_util/held_us").and_then(Value::as_str);
+        if held_us.and_then(|held| held.parse().ok()).is_some_and(|held: u64| held >= ONE_GPU_HOUR_US) {
+            return Ok(());
         }
-    }
-
-    /// Sends the snapshot as observed now.
-    fn post(&mut self) -> Result<(), Failure> {
-        let now = self.clock.now();
-        snapshot_file::stamp(&mut self.snapshot, now, snapshot_file::sequence(now, 0));
-        self.gateway.post("/v1/usage-snapshots", self.snapshot.to_string().as_bytes()).map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
-    use std::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn the_agent_survives_a_hiccup_and_ends_when_stopped() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let gateway = Client::of(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-        let mut agent = Agent { gateway, snapshot: serde_json::json!({}), clock: Clock::system() };
-        let (running, stopped) = mpsc::channel();
-        let run = thread::spawn(move || {
-            agent.run(&stopped);
-        });
-        drop(listener.accept().unwrap());
-        for status in ["503 Service Unavailable", "202 Accepted"] {
-            let (mut client, _) = listener.accept().unwrap();
-            assert!(client.read(&mut [0; 4096]).unwrap() > 0);
-            let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{{}}");
-            client.write_all(answer.as_bytes()).unwrap();
+        if let Some(status) = agent.ended() {
+            return Err(Failure::saying(format!("the demo's agent has ended ({status}); its last words are above")));
         }
-        drop(running);
-        run.join().unwrap();
+        if began.elapsed() > PATIENCE {
+            return Err(Failure::saying("the demo's agent does not tell of a held GPU-hour".to_owned()));
+        }
+        thread::sleep(POLL);
     }
+    Err(Failure::saying("the demo was stopped".to_owned()))
 }

@@ -2,7 +2,6 @@
 //!
 //! Exit codes are those of all commands. With `--json`, stdout is one document; sentences go to stderr.
 
-mod bar;
 mod checking;
 mod differences;
 mod testing;
@@ -16,6 +15,7 @@ use super::exit::Exit;
 use super::policy_build::{self, BuildError, Toolchain};
 use super::{Failure, tell, tell_json};
 use crate::authoring::{self, BadCase, ScaffoldError, Surroundings};
+use crate::cli::terminal::takes_utf8;
 use crate::config;
 
 #[derive(Debug, Subcommand)]
@@ -105,13 +105,11 @@ impl Machine {
         let variable = |wanted: &str| {
             config::environment().find(|(name, value)| name == wanted && !value.is_empty()).map(|(_, value)| value)
         };
-        // As POSIX says: the first that is set decides.
-        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
         Ok(Self {
             cargo_home: config::cargo_home(),
             target_dir: variable("CARGO_TARGET_DIR").map(|directory| here.join(directory)),
             update: variable("UPDATE_CASES").as_deref() == Some("1"),
-            is_utf8: is_utf8(&locale),
+            is_utf8: takes_utf8(config::environment()),
             here,
         })
     }
@@ -119,13 +117,6 @@ impl Machine {
     fn toolchain(&self) -> Toolchain<'_> {
         Toolchain { cargo_home: &self.cargo_home, target_dir: self.target_dir.as_deref() }
     }
-}
-
-/// `zh_CN.UTF-8`, `C.utf8`
-fn is_utf8(locale: &str) -> bool {
-    let charset = locale.split('.').nth(1).unwrap_or_default().to_ascii_lowercase();
-    let charset = charset.split('@').next().unwrap_or_default();
-    charset == "utf-8" || charset == "utf8"
 }
 
 fn new(machine: &Machine, target: &Path, sdk: Option<&Path>, json: bool) -> Result<(), Failure> {
@@ -206,21 +197,6 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_character_set_of_a_locale_is_found() {
-        for (locale, utf8) in [
-            ("zh_CN.UTF-8", true),
-            ("C.utf8", true),
-            ("de_DE.UTF-8@euro", true),
-            ("C", false),
-            ("POSIX", false),
-            ("de_DE.ISO-8859-15@euro", false),
-            ("", false),
-        ] {
-            assert_eq!(is_utf8(locale), utf8, "{locale}");
-        }
-    }
 
     #[test]
     fn digits_are_grouped_from_the_right() {

@@ -131,6 +131,7 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("http.drain_timeout", "\"21s\""),
         ("mirror.retention", "\"11m\""),
         ("mirror.snapshots", "12"),
+        ("mirror.roll_ups", "13"),
         ("log.format", "\"text\""),
         ("log.level", "\"debug\""),
     ];

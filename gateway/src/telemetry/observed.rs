@@ -44,6 +44,8 @@ where
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
+            ("mirror_roll_ups", "Pairs of tenant and GPU model whose long windows are rolled up.", mirror.roll_ups),
+            ("mirror_holdings", "Holdings of which what was rolled up is remembered.", mirror.holdings),
             ("memo_outcomes", "Outcomes of policies that are kept for reuse.", memo.entries),
             (
                 "memo_quarantined_policies",
@@ -64,6 +66,10 @@ where
             ("mirror_snapshots_quarantined", "Snapshots kept with their counters only.", mirror.quarantined),
             ("mirror_snapshots_refused", "Snapshots refused because the mirror was full.", mirror.refused_full),
             ("mirror_readings_dropped", "Readings that could not be ones.", mirror.dropped_readings),
+            ("mirror_histograms_refused", "Histograms that say more than was held.", mirror.histograms_refused),
+            ("mirror_roll_ups_evicted", "Unused pairs that made room for others.", mirror.roll_ups_evicted),
+            ("mirror_roll_ups_skipped", "Snapshots that there was no room to roll up.", mirror.roll_ups_skipped),
+            ("mirror_holdings_let_go", "Holdings that made room for others.", mirror.holdings_let_go),
             ("memo_hits", "Evaluations answered from a kept outcome.", memo.hits),
             ("memo_misses", "Evaluations whose input was not known.", memo.misses),
             ("memo_recomputed", "Hits that were evaluated again and compared.", memo.recomputed),

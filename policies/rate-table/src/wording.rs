@@ -69,7 +69,7 @@ impl FactCondition<'_> {
 }
 
 impl UsageCondition<'_> {
-    /// `mean GPU utilisation 82 % over 7 d`
+    /// `mean GPU utilisation 81.8929 % over 7 d`: shares are cut to what anybody reads, so that 69.999 never reads as 70.
     fn said(&self, line: Line<'_>) -> Option<String> {
         let value = self.observed(line)?;
         let name = match self.metric {
@@ -78,7 +78,7 @@ impl UsageCondition<'_> {
             other => other,
         };
         let shown = match self.metric.ends_with("_util").then(|| value.checked_mul(Decimal::ONE_HUNDRED)).flatten() {
-            Some(percent) => format!("{} %", percent.normalize()),
+            Some(percent) => format!("{} %", percent.trunc_with_scale(4).normalize()),
             None => value.normalize().to_string(),
         };
         Some(format!("{} {name} {shown} over {}", self.statistic.as_str(), self.window.label()))

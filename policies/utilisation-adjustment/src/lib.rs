@@ -83,7 +83,7 @@ fn utilisation_adjustment(parameters: &UtilisationAdjustment, line: Line) -> Res
     if rate > Rate::ZERO && !usage.surcharge_allowed {
         return Ok(None);
     }
-    let reason = format!("{} {} {} over {}", statistic.as_str(), name(metric), percentage(share), window.label());
+    let reason = format!("{} {} {} over {}", statistic.as_str(), name(metric), observed(share), window.label());
     Ok(Some(Adjustment::percent(code, label, rate).because(reason)))
 }
 
@@ -94,6 +94,11 @@ fn name(metric: &str) -> &str {
         "sm_util" => "SM utilisation",
         other => other,
     }
+}
+
+/// `81.8929 %`: a mean over days has more digits than anybody reads; cut, so that 69.999 never reads as 70.
+fn observed(share: Decimal) -> String {
+    format!("{} %", (share * Decimal::ONE_HUNDRED).trunc_with_scale(4).normalize())
 }
 
 /// `82 %`, with as many digits as the share has.

@@ -17,6 +17,8 @@ impl Demo {
             .arg(data)
             .arg("--policies")
             .arg(policies())
+            .arg("--agent")
+            .arg(env!("CARGO_BIN_EXE_farebox-agent-under-test"))
             .env_clear()
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -57,29 +59,39 @@ fn it_shows_a_quote_and_commands_that_work_from_here() {
         }
     }
     let commands: Vec<&str> = shown.iter().filter_map(|line| line.strip_prefix("  curl -s ")).collect();
-    let [ask, read, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
+    let [ask, read, usage, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
     assert!(shown.iter().any(|line| line.contains("total CNY") && line.ends_with(" 9300.10")), "{shown:?}");
     let request = ask.split_once(" -d @").unwrap().1;
     assert_eq!(Path::new(request), data.join("requests/w1.json"));
     let get = |url: &str| ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
     assert!(get(read).contains("\"9300.10\""), "{}", get(read));
+    let live: serde_json::Value = serde_json::from_str(&get(usage)).unwrap();
+    assert_eq!(live["models"][0]["devices"].as_array().unwrap().len(), 8, "the agent's: {live}");
     assert!(get(document).contains("\"openapi\""));
     assert_eq!(demo.stop(), (Some(0), String::new()));
 }
 
-/// As behind `| head -1`. The agent starts once the quote was shown.
-#[cfg(target_os = "linux")]
+/// As behind `| head -1`. The agent is there from before the quote is shown until the demo ends.
 #[test]
 fn it_serves_on_where_nobody_reads_what_it_shows() {
     let (mut demo, stdout) = Demo::start(&root().join("fixtures"));
     drop(stdout);
-    let threads = format!("/proc/{}/task", demo.0.id());
-    let has_agent = || {
-        let mut threads = std::fs::read_dir(&threads).into_iter().flatten().flatten();
-        threads.any(|thread| std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|it| it == "demo-agent\n"))
-    };
-    while demo.0.try_wait().unwrap().is_none() && !has_agent() {
+    while demo.0.try_wait().unwrap().is_none() && children(demo.0.id()).is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    let agents = children(demo.0.id());
     assert_eq!(demo.stop(), (Some(0), String::new()));
+    assert_eq!(agents.iter().filter(|agent| Path::new(agent).exists()).count(), 0, "{agents:?}");
+}
+
+/// The processes that it started, as directories of /proc.
+fn children(parent: u32) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_child = |process: &Path| {
+        let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        // After the name, which is in parentheses: state, parent.
+        let parents = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+        parents == Some(parent.to_string())
+    };
+    processes.filter(|process| is_child(process)).map(|process| process.display().to_string()).collect()
 }

@@ -16,7 +16,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// What must be nowhere below a crate, however deep.
 const ABSENT: &[(&str, &[&str])] = &[
     ("farebox-pricing", &["tokio", "mio", "serde", "serde_json", "axum", "hyper", "wasmtime", "tracing"]),
-    ("farebox-metering", &["tokio", "axum", "hyper", "wasmtime"]),
+    // The agent runs on every GPU host: no server framework, no sandbox, no SQL.
+    ("farebox-metering", &["axum", "tower", "wasmtime", "rusqlite", "sqlx", "tokio-postgres"]),
     ("farebox-sandbox", &["tokio", "axum", "hyper", "wasmtime-wasi"]),
     ("farebox-sdk", &["tokio", "wasmtime", "farebox-pricing"]),
     ("farebox", &["farebox-sdk", "wasmtime-wasi"]),

@@ -1,6 +1,8 @@
 //! Merging: exact numbers, scopes, ages; `metering.md` cases 1, 3, 15 and 16.
 
-use farebox_pricing::usage::{StatQuality, UsageRules, Window, judge};
+use std::collections::BTreeMap;
+
+use farebox_pricing::usage::{StatQuality, UsageRules, UsageScope, Window, judge};
 use proptest::prelude::*;
 use rust_decimal::Decimal;
 use serde_json::json;

@@ -35,7 +35,8 @@ fn snapshots_apply_only_forward() {
     assert_eq!(mirror.apply(numbered("9", 6, "0.6"), now), Ok(Applied::Stored));
     assert_eq!(mirror.apply(numbered("10", 1, "0.7"), now), Ok(Applied::Stored), "10 follows 9");
     assert_eq!(mean_at(&mirror, now).as_deref(), Some("0.7"));
-    let counters = MirrorCounters { applied: 3, not_newer: 4, entries: 1, ..MirrorCounters::default() };
+    let counters =
+        MirrorCounters { applied: 3, not_newer: 4, entries: 1, roll_ups: 1, holdings: 1, ..MirrorCounters::default() };
     assert_eq!(mirror.counters(), counters);
 }
 
@@ -91,7 +92,8 @@ fn a_snapshot_from_the_future_keeps_its_counters_only() {
 
 #[test]
 fn a_full_mirror_refuses_new_keys_and_updates_old_ones() {
-    let mirror = Mirror::new(MirrorLimits { snapshots: 2, retention: SignedDuration::from_secs(60) });
+    let mirror =
+        Mirror::new(MirrorLimits { snapshots: 2, retention: SignedDuration::from_secs(60), ..MirrorLimits::default() });
     let named = |name: &str, seq: u64| Snapshot { seq, ..node(name, "0.5", "1", 1) };
     mirror.apply(named("a", 1), after_ms(0)).unwrap();
     mirror.apply(named("b", 1), after_ms(10_000)).unwrap();
@@ -150,7 +152,10 @@ fn readers_and_writers_do_not_stop_each_other() {
             });
         }
     });
-    assert_eq!(mirror.counters(), MirrorCounters { applied: 800, entries: 4, ..MirrorCounters::default() });
+    assert_eq!(
+        mirror.counters(),
+        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, holdings: 4, ..MirrorCounters::default() }
+    );
 }
 
 /// Every (key, epoch, seq) at most once, each with a mean of its own.

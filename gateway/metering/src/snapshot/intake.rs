@@ -14,7 +14,10 @@ use super::wire::{
     WireCounter, WireCounters, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading, WireSnapshot,
     WireWindows,
 };
-use super::{BootEpoch, Counters, InvalidSnapshot, MAX_COUNTER, MetricWindow, Snapshot, Violation, ViolationCode};
+use super::{
+    BINS, BootEpoch, Counters, Device, Histogram, InvalidSnapshot, MAX_COUNTER, MetricWindow, Snapshot, Violation,
+    ViolationCode,
+};
 
 /// Limits in bytes and entries. They bound what a snapshot costs in memory, and how long a list of violations gets.
 pub(super) const MAX_NAME: usize = 128;
@@ -26,8 +29,7 @@ const MAX_METRICS: usize = 32;
 const LONGEST_TICK_MS: u32 = 86_400_000;
 /// Metrics of a whole device, which MIG instances do not have.
 const DEVICE_METRICS: [&str; 2] = ["gpu_util", "mem_util"];
-/// 101 bins of four bytes.
-const HISTOGRAM_BYTES: usize = 404;
+const HISTOGRAM_BYTES: usize = BINS * 4;
 
 impl TryFrom<WireSnapshot> for Snapshot {
     type Error = InvalidSnapshot;
@@ -57,28 +59,34 @@ impl TryFrom<WireSnapshot> for Snapshot {
         let boot_epoch = check.boot_epoch(wire.boot_epoch);
         let observed_at = check.observed_at(&wire.observed_at);
         let reasons = check.reasons(wire.reasons);
-        let (device_shares, mig) = check.devices(&wire.devices);
+        let devices = check.devices(wire.devices);
+        let mig = devices.iter().any(|device| device.instance.is_some());
         let mut windows = check.windows(wire.windows);
+        let counters = check.counters(&wire.counters);
+        let mut histograms = check.histograms(&wire.histograms.unwrap_or_default());
         if mig {
             check.drop_device_readings(&mut windows);
+            histograms.retain(|metric, _| !DEVICE_METRICS.contains(&metric.as_str()));
         }
-        let counters = check.counters(&wire.counters);
-        check.histograms(&wire.histograms.unwrap_or_default());
         match (boot_epoch, observed_at, counters) {
             (Some(boot_epoch), Some(observed_at), Some(counters)) if check.violations.is_empty() => Ok(Self {
                 node: wire.node,
                 boot_epoch,
                 seq: wire.seq,
                 observed_at,
+                tick_ms: wire.tick_ms,
                 healthy: wire.health == "ok",
+                health: wire.health,
                 reasons,
                 tenant: wire.tenant,
                 job: wire.job,
                 gpu_model: wire.gpu_model,
-                device_shares,
+                device_shares: devices.iter().map(|device| device.share).sum(),
+                devices,
                 mig,
                 windows,
                 counters,
+                histograms,
                 dropped_readings: check.dropped_readings,
             }),
             _ => Err(InvalidSnapshot { violations: check.violations }),
@@ -167,17 +175,18 @@ impl Check {
         reasons.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Σ of all shares, and whether any is of a MIG instance.
-    fn devices(&mut self, devices: &[WireDevice]) -> (Decimal, bool) {
-        if devices.is_empty() {
+    /// Those whose share could be read.
+    fn devices(&mut self, sent: Vec<WireDevice>) -> Vec<Device> {
+        if sent.is_empty() {
             self.violate("/devices", ViolationCode::TooFew, "must name at least one device");
         }
-        if devices.len() > MAX_DEVICES {
+        if sent.len() > MAX_DEVICES {
             self.violate("/devices", ViolationCode::TooMany, format!("has over {MAX_DEVICES} entries"));
-            return (Decimal::ZERO, false);
+            return Vec::new();
         }
-        let mut by_device: BTreeMap<(&str, Option<&str>), Decimal> = BTreeMap::new();
-        for (index, device) in devices.iter().enumerate() {
+        let mut by_device: BTreeMap<(String, Option<String>), Decimal> = BTreeMap::new();
+        let mut devices = Vec::with_capacity(sent.len());
+        for (index, device) in sent.into_iter().enumerate() {
             self.name(format_args!("/devices/{index}/gpu_uuid"), &device.gpu_uuid, MAX_NAME);
             if let Some(instance) = &device.instance {
                 self.name(format_args!("/devices/{index}/instance"), instance, MAX_WORD);
@@ -185,14 +194,16 @@ impl Check {
             self.word(format_args!("/devices/{index}/method"), &device.method);
             let pointer = format!("/devices/{index}/share");
             let Some(share) = self.accept(&pointer, reading::share(&device.share.0)) else { continue };
-            let sum = by_device.entry((&device.gpu_uuid, device.instance.as_deref())).or_default();
+            let WireDevice { gpu_uuid, instance, method, .. } = device;
+            let sum = by_device.entry((gpu_uuid.clone(), instance.clone())).or_default();
             *sum += share;
             if *sum > Decimal::ONE {
                 let detail = format!("the shares of this device come to {}, over 1", sum.normalize());
                 self.violate(pointer, ViolationCode::SharesOverDevice, detail);
             }
+            devices.push(Device { gpu_uuid, instance, share, method });
         }
-        (by_device.values().sum(), devices.iter().any(|device| device.instance.is_some()))
+        devices
     }
 
     fn windows(&mut self, wire: WireWindows) -> BTreeMap<Window, BTreeMap<String, MetricWindow>> {
@@ -271,21 +282,37 @@ impl Check {
         counted
     }
 
-    fn histograms(&mut self, histograms: &BTreeMap<String, WireHistogram>) {
-        if histograms.len() > MAX_METRICS {
+    fn histograms(&mut self, sent: &BTreeMap<String, WireHistogram>) -> BTreeMap<String, Histogram> {
+        let mut histograms = BTreeMap::new();
+        if sent.len() > MAX_METRICS {
             self.violate("/histograms", ViolationCode::TooMany, format!("has over {MAX_METRICS} metrics"));
-            return;
+            return histograms;
         }
-        for (metric, histogram) in histograms {
+        for (metric, histogram) in sent {
             let pointer = format!("/histograms/{}", escaped(metric));
             self.word(&pointer, metric);
-            let is_well_formed = STANDARD.decode(&histogram.bins).is_ok_and(|bins| bins.len() == HISTOGRAM_BYTES);
-            if !is_well_formed {
+            let Some(bins) = bins_of(&histogram.bins) else {
                 let detail = "is not the base64 of 101 u32, which are 404 bytes";
                 self.violate(format_args!("{pointer}/bins"), ViolationCode::InvalidHistogram, detail);
+                continue;
+            };
+            if ReadingKind::of(metric) == ReadingKind::Share {
+                histograms.insert(metric.clone(), Histogram(bins));
             }
         }
+        histograms
     }
+}
+
+/// Little-endian.
+fn bins_of(base64: &str) -> Option<Box<[u32; BINS]>> {
+    let bytes = STANDARD.decode(base64).ok().filter(|bytes| bytes.len() == HISTOGRAM_BYTES)?;
+    let (words, _) = bytes.as_chunks::<4>();
+    let mut bins = Box::new([0; BINS]);
+    for (bin, word) in bins.iter_mut().zip(words) {
+        *bin = u32::from_le_bytes(*word);
+    }
+    Some(bins)
 }
 
 /// A key as a segment of a JSON Pointer (RFC 6901 §3).

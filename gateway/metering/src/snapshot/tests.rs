@@ -34,7 +34,7 @@ fn the_sample_of_shapes_is_read_digit_for_digit() {
     assert_eq!(gpu_util.coverage, Some(decimal("0.99")));
     assert_eq!(gpu_util.quality, StatQuality::Ok);
     assert_eq!(snapshot.held_us(Window::M15, "gpu_util"), 900_000_000);
-    assert_eq!(snapshot.held_us(Window::M15, "sm_util"), 7_200_000_000, "defaults to the counter");
+    assert_eq!(snapshot.held_us(Window::M15, "sm_util"), 900_000_000, "the counter, as far as the window goes");
     assert_eq!(snapshot.metric(Window::M15, "sm_util").unwrap().mean, None, "absent, never 0");
     assert_eq!(snapshot.metric(Window::M15, "power_w").unwrap().mean, Some(decimal("301.5")));
     let counters = Counters { held_us: 7_200_000_000, busy_us: Some(5_904_000_000), energy_mj: Some(2_170_800_000) };
@@ -42,6 +42,20 @@ fn the_sample_of_shapes_is_read_digit_for_digit() {
     assert!(snapshot.healthy && !snapshot.mig);
     assert_eq!(snapshot.dropped_readings, 0);
     assert_eq!((snapshot.boot_epoch, snapshot.seq), (BootEpoch::Number(1), 41));
+}
+
+#[test]
+fn devices_and_histograms_are_kept_as_they_were_sent() {
+    let devices = json!([{"gpu_uuid":"GPU-1","share":"0.25","method":"process"},{"gpu_uuid":"GPU-2","share":1,"method":"exclusive"}]);
+    let bins = |percent, ms| json!({"bins":crate::samples::bins(&[(percent, ms)])});
+    let histograms = json!({"gpu_util":bins(100, 0x0403_0201),"power_w":bins(5, 7)});
+    let snapshot = checked(body_with(&[("/devices", devices), ("/histograms", histograms)])).unwrap();
+    let kept: Vec<_> = snapshot.devices.iter().map(|device| (device.gpu_uuid.as_str(), device.share)).collect();
+    assert_eq!(kept, [("GPU-1", decimal("0.25")), ("GPU-2", Decimal::ONE)]);
+    assert_eq!(snapshot.device_shares, decimal("1.25"));
+    assert_eq!(snapshot.histograms.keys().collect::<Vec<_>>(), ["gpu_util"], "a per cent of watts is nothing");
+    let gpu_util = &snapshot.histograms["gpu_util"].0;
+    assert_eq!((gpu_util[100], gpu_util.iter().map(|ms| u64::from(*ms)).sum::<u64>()), (0x0403_0201, 0x0403_0201));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use farebox_pricing::exact;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -15,7 +15,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 /// Windowed statistics of one tenant's GPUs on one node at one moment. The newest by (`boot_epoch`, `seq`) of each
 /// (node, tenant, job, gpu_model) counts; an older one changes nothing.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshot)]
 #[serde(deny_unknown_fields)]
 pub struct WireSnapshot {
@@ -37,7 +37,8 @@ pub struct WireSnapshot {
     /// Milliseconds between readings, at most a day.
     #[schema(minimum = 1, maximum = 86_400_000)]
     pub tick_ms: u32,
-    /// `ok`, or what ails the devices or the reader: `stalled`, `lost` … Anything but `ok` bars surcharges.
+    /// `ok`, or what ails the devices or the reader: `stalled`, `lost` … Anything but `ok` bars surcharges. `ended`: the last
+    /// one of this holding, which no longer counts as a live observation.
     #[schema(min_length = 1, max_length = 64, pattern = "^[a-z][a-z0-9_]*$")]
     pub health: String,
     /// What explains the readings: `xid_79`, `throttled_thermal` … Each a word in lower case.
@@ -48,6 +49,7 @@ pub struct WireSnapshot {
     pub tenant: String,
     /// The job that holds the devices; absent where they are not bound to one.
     #[schema(min_length = 1, max_length = 128)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// As in the price book: `A100`.
     #[schema(min_length = 1, max_length = 128)]
@@ -57,15 +59,17 @@ pub struct WireSnapshot {
     pub devices: Vec<WireDevice>,
     pub windows: WireWindows,
     pub counters: WireCounters,
-    /// By metric. Checked, and not used yet: it does not say which window it counts.
+    /// By metric: observed GPU-time at each per cent, counted as long as `counters` are. Long windows are made of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub histograms: Option<BTreeMap<String, WireHistogram>>,
     /// HMAC-SHA-256 over the snapshot without this field. Over HTTP the `meter` credential stands for it.
     #[schema(max_length = 128)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
 }
 
 /// A device, or the part of one, that the tenant holds.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotDevice)]
 #[serde(deny_unknown_fields)]
 pub struct WireDevice {
@@ -74,6 +78,7 @@ pub struct WireDevice {
     pub gpu_uuid: String,
     /// GPU instance and compute instance of a MIG device: `1/0`. Absent: the whole device.
     #[schema(min_length = 1, max_length = 64)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// Part of the device or instance that is the tenant's, above 0 and at most 1; at most 1 in all.
     pub share: WireDecimal,
@@ -84,48 +89,63 @@ pub struct WireDevice {
 
 /// Statistics by window, then by metric (`gpu_util`, `sm_util`, `mem_used_bytes`, `power_w` …). A window that was not
 /// observed is absent.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotWindows)]
 #[serde(deny_unknown_fields)]
 pub struct WireWindows {
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "10s")]
     pub s10: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "1m")]
     pub m1: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "5m")]
     pub m5: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "15m")]
     pub m15: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "24h")]
     pub h24: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "7d")]
     pub d7: Option<BTreeMap<String, WireMetric>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(rename = "30d")]
     pub d30: Option<BTreeMap<String, WireMetric>>,
 }
 
 /// One metric in one window. Utilisations (`…_util`, `…_active`, `…_occupancy`) are shares of 1. What the device does
 /// not report is absent, never 0.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotMetric)]
 #[serde(deny_unknown_fields)]
 pub struct WireMetric {
     /// Time-weighted mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<WireReading>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50: Option<WireReading>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub p95: Option<WireReading>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<WireReading>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<WireReading>,
     /// Observed ÷ held GPU-time, 0 to 1. Absent counts as nothing observed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub coverage: Option<WireReading>,
     /// `ok` where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub quality: Option<WireQuality>,
-    /// Held GPU-time in the window, µs; `counters.held_us` where absent.
+    /// Held GPU-time in the window, µs; `counters.held_us` where absent, under 24 h at most what the window can hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub held_us: Option<WireCounter>,
 }
 
 /// `suspect_zero`: always 0 while power and clocks say load.
-#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotQuality)]
 #[serde(rename_all = "snake_case")]
 pub enum WireQuality {
@@ -134,20 +154,22 @@ pub enum WireQuality {
 }
 
 /// Totals since the boot epoch or the job's start, whichever is later.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotCounters)]
 #[serde(deny_unknown_fields)]
 pub struct WireCounters {
-    /// GPU-time held, µs: a held second on two GPUs counts 2,000,000.
+    /// GPU-time held, µs: a held second on two GPUs counts 2,000,000, and on a MIG instance 1,000,000 (instance-time).
     pub held_us: WireCounter,
     /// GPU-time busy, µs; absent where no utilisation is reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub busy_us: Option<WireCounter>,
     /// Energy, mJ; absent where the device has no energy counter.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub energy_mj: Option<WireCounter>,
 }
 
-/// How long the metric had which value.
-#[derive(Clone, Debug, Deserialize, ToSchema)]
+/// How long the metric had which value, in ms since the boot epoch or the job's start, whichever is later; each bin modulo 2³².
+#[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
 #[schema(as = UsageSnapshotHistogram)]
 #[serde(deny_unknown_fields)]
 pub struct WireHistogram {
@@ -157,18 +179,18 @@ pub struct WireHistogram {
 }
 
 /// A plain decimal, in a string or as a number, read digit for digit.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct WireDecimal(pub Value);
 
 /// A device reading: a decimal that is not negative. One that cannot be a reading (NaN, a blank sentinel, a share over
 /// 1) is dropped and counted.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct WireReading(pub Value);
 
 /// A whole number of µs or mJ from 0 to 10¹⁸, in a string or as a number.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub struct WireCounter(pub Value);
 

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use farebox_sandbox::{Limits, Policy, Sandbox};
 use serde::Serialize;
 
-use super::bar::{Bars, percent};
 use super::differences::difference;
 use super::{Failure, Machine, grouped, print_json};
 use crate::authoring::{Case, FUEL_SHARE_PERCENT, NativeAnswers, Spent, Tried, beyond_declared, load_cases, try_case};
 use crate::causes::with_causes;
+use crate::cli::bar::{Bars, percent};
 use crate::cli::complain;
 use crate::cli::policy_build::{self, BuiltPolicy, Package, run_native_tests};
 use crate::cli::{counted, tell};
