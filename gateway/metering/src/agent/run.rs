@@ -173,12 +173,19 @@ impl Loop {
         let Some(now_us) = self.now_us() else { return };
         match command {
             Command::Start { job, answer } => {
+                let (tenant, name) = (job.tenant.clone(), job.job.clone());
                 let started = self.metering.meter.start(job, now_us);
+                if started.is_ok() {
+                    tracing::info!(%tenant, job = name.as_deref(), "a job has started");
+                }
                 // Whoever asked may be gone.
                 let _ = answer.send(started);
             }
             Command::End { tenant, job, why, answer } => {
                 let ended = self.metering.meter.end(&tenant, Some(&job), why, now_us);
+                if ended {
+                    tracing::info!(%tenant, job, ?why, "a job has ended");
+                }
                 let _ = answer.send(ended);
             }
         }
