@@ -19,6 +19,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::tick::Metric;
 
+pub(crate) use intake::{MAX_DEVICES, MAX_NAME, is_name};
 pub use wire::{
     WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
     WireSnapshot, WireWindows,

@@ -5,13 +5,13 @@ use farebox_pricing::exact;
 use rust_decimal::Decimal;
 
 use crate::meter::{Job, Part, Workload};
+use crate::snapshot::{MAX_NAME, is_name};
 use crate::tick::InstanceId;
 
-/// As snapshots take it.
-const LONGEST_NAME: usize = 128;
 const LONGEST_CGROUP: usize = 4096;
 pub(crate) use crate::meter::WHOLE;
-pub(crate) const MOST_PARTS: usize = 128;
+/// As many devices as a snapshot takes.
+pub(crate) use crate::snapshot::MAX_DEVICES as MOST_PARTS;
 pub(crate) const MOST_WORKLOADS: usize = 256;
 
 /// What is wrong with a text, as the end of a sentence that begins with it.
@@ -19,8 +19,8 @@ pub(crate) type Wrong = String;
 
 /// A tenant or a job.
 pub(crate) fn name(text: &str) -> Result<String, Wrong> {
-    if text.is_empty() || text.len() > LONGEST_NAME || text.chars().any(char::is_control) {
-        return Err(format!("must have 1 to {LONGEST_NAME} bytes and no control characters"));
+    if !is_name(text, MAX_NAME) {
+        return Err(format!("must have 1 to {MAX_NAME} bytes and no control characters"));
     }
     Ok(text.to_owned())
 }
@@ -36,7 +36,7 @@ pub(crate) fn tenant(text: &str) -> Result<String, Wrong> {
 pub(crate) fn gpu(text: &str) -> Result<String, Wrong> {
     let rest = text.strip_prefix("GPU-").unwrap_or_default();
     let is_plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if rest.is_empty() || text.len() > LONGEST_NAME || !is_plain {
+    if rest.is_empty() || text.len() > MAX_NAME || !is_plain {
         return Err("is no device's UUID like `GPU-…` (`nvidia-smi -L`); indices change with every boot".to_owned());
     }
     Ok(text.to_owned())

@@ -159,7 +159,7 @@ fn boot_id() -> Option<String> {
 }
 
 fn ended_value(ended: &EndedJob) -> Value {
-    json!({ "job": wire::named_job(&ended.job), "reason": wire::end_word(ended.why) })
+    json!({ "job": wire::named_job(&ended.job), "reason": ended.why.as_str() })
 }
 
 fn ended_of(value: &Value) -> Option<EndedJob> {

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 
 use super::holdings::Holding;
 use super::{Job, JobRefused, Part, Workload};
+use crate::snapshot::{self, MAX_DEVICES, MAX_NAME};
 
-/// What a snapshot takes.
-const MOST_PARTS: usize = 128;
-const LONGEST_NAME: usize = 128;
 const MOST_WORKLOADS: usize = 1_024;
 const WHOLE: u64 = super::WHOLE as u64;
 
@@ -51,7 +49,7 @@ fn check_text(job: &Job) -> Result<(), JobRefused> {
             "it has neither parts nor workloads; name the devices it holds or the processes that are its own",
         );
     }
-    if job.parts.len() > MOST_PARTS || job.workloads.len() > MOST_WORKLOADS {
+    if job.parts.len() > MAX_DEVICES || job.workloads.len() > MOST_WORKLOADS {
         return refuse("it has over 128 parts or 1,024 workloads; start several jobs");
     }
     if job.parts.iter().any(|part| part.share == 0 || !is_name(&part.gpu_uuid)) {
@@ -72,7 +70,7 @@ fn check_text(job: &Job) -> Result<(), JobRefused> {
 }
 
 pub(super) fn is_name(text: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&text.len()) && !text.chars().any(char::is_control)
+    snapshot::is_name(text, MAX_NAME)
 }
 
 fn named(part: &Part) -> String {

@@ -42,6 +42,16 @@ pub enum JobEnd {
     Preempted,
 }
 
+impl JobEnd {
+    /// In tombstones' reasons, job calls and the file of jobs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Preempted => "preempted",
+        }
+    }
+}
+
 /// Why a job cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobRefused {

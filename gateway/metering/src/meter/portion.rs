@@ -94,11 +94,15 @@ struct Source<'a> {
     whole_only: bool,
 }
 
-/// What readings are taken in of.
+/// A value of a metric over the time that it covers.
 #[derive(Clone, Copy)]
-struct Of<'a> {
-    held: &'a Held,
+struct Reading {
+    metric: Metric,
+    cover: Cover,
+    /// It says nothing of a share of the device.
     whole_only: bool,
+    /// Power and clocks of the pass say that the device works.
+    is_under_load: bool,
 }
 
 impl Portion {
@@ -168,19 +172,16 @@ impl Portion {
             let mut series = self.series.remove(&metric);
             let source = self.source(device, metric);
             let settled = source.as_ref().map_or(pass.now, |source| source.settled);
-            if let Some(source) = source {
-                for cover in source.covers {
-                    let of = Of { held: &self.held, whole_only: source.whole_only };
-                    let cover = Cover { value: scaled(cover.value, source.split), ..*cover };
-                    take_in(metric, cover, of, &mut series, pool);
-                    self.count_in_bins(metric, cover, (source.whole_only, is_under_load), pool);
+            if let Some(Source { covers, split, whole_only, .. }) = source {
+                for cover in covers {
+                    let cover = Cover { value: scaled(cover.value, split), ..*cover };
+                    let reading = Reading { metric, cover, whole_only, is_under_load };
+                    self.take_in(reading, &mut series, pool);
                 }
             }
-            for (_, cover) in self.own.iter().filter(|(of, _)| *of == metric) {
-                take_in(metric, *cover, Of { held: &self.held, whole_only: false }, &mut series, pool);
-            }
             for cover in self.own_covers(metric).collect::<Vec<_>>() {
-                self.count_in_bins(metric, cover, (false, is_under_load), pool);
+                let reading = Reading { metric, cover, whole_only: false, is_under_load };
+                self.take_in(reading, &mut series, pool);
             }
             if let Some(mut series) = series {
                 series.advance(settled, pool.windows.entry(metric).or_default());
@@ -192,19 +193,26 @@ impl Portion {
         self.observe_load(device, pass);
     }
 
-    /// Adds what was observed to the histograms; zeros under load only where they do not last.
-    fn count_in_bins(&mut self, metric: Metric, cover: Cover, (whole_only, under_load): (bool, bool), pool: &mut Pool) {
-        if !HISTOGRAMS.contains(&metric) {
-            return;
+    /// Takes a reading in over the time that it covers and that was held, into the windows and histograms.
+    fn take_in(&mut self, reading: Reading, series: &mut Option<Series>, pool: &mut Pool) {
+        let Reading { metric, cover, whole_only, .. } = reading;
+        let mut weight: u128 = 0;
+        for span in self.held.overlaps(cover.from, cover.to).filter(|span| !whole_only || span.share == WHOLE) {
+            weight += span.weight();
+            let series = series.get_or_insert_with(|| Series::new(metric));
+            series.push(span, cover.value, pool.windows.entry(metric).or_default());
         }
-        let spans = self.held.overlaps(cover.from, cover.to).filter(|span| !whole_only || span.share == WHOLE);
-        let weight: u128 = spans.map(|span| span.weight()).sum();
-        if weight == 0 {
-            return;
+        if weight > 0 && HISTOGRAMS.contains(&metric) {
+            self.count_in_bins(reading, weight, pool);
         }
+    }
+
+    /// Zeros under load count only where they do not last.
+    fn count_in_bins(&mut self, reading: Reading, weight: u128, pool: &mut Pool) {
+        let Reading { metric, cover, is_under_load, .. } = reading;
         let is_zero = metric == Metric::GpuUtil && cover.value == 0;
         let zeros = match metric {
-            Metric::GpuUtil if is_zero => self.doubt.zero((cover.from, cover.to), weight, under_load),
+            Metric::GpuUtil if is_zero => self.doubt.zero((cover.from, cover.to), weight, is_under_load),
             Metric::GpuUtil => self.doubt.end(),
             _ => 0,
         };
@@ -291,14 +299,6 @@ impl Portion {
         let nothing = Utilisation { covers: &[], whole_only: false };
         self.counted.count(&self.held, self.settled, end.max(self.settled), nothing);
         self.settled = end.max(self.settled);
-    }
-}
-
-/// A reading that covers held time, into the windows.
-fn take_in(metric: Metric, cover: Cover, of: Of<'_>, series: &mut Option<Series>, pool: &mut Pool) {
-    for span in of.held.overlaps(cover.from, cover.to).filter(|span| !of.whole_only || span.share == WHOLE) {
-        let series = series.get_or_insert_with(|| Series::new(metric));
-        series.push(span, cover.value, pool.windows.entry(metric).or_default());
     }
 }
 

@@ -19,13 +19,11 @@ use super::weighted::{self, Weighted, millionths};
 use super::windows::{Sums, WINDOWS};
 use super::{JobEnd, MeterSettings};
 use crate::snapshot::{
-    WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
-    WireSnapshot, WireWindows,
+    ENDED, MAX_DEVICES, WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality,
+    WireReading, WireSnapshot, WireWindows,
 };
 use crate::tick::Metric;
 
-/// What a snapshot takes.
-const MOST_DEVICES: usize = 128;
 const LONGEST_TICK_MS: u128 = 86_400_000;
 /// Millionths of a GPU and µs make the ms of histograms.
 const PER_MS: u128 = 1_000_000_000;
@@ -65,17 +63,13 @@ impl Moment<'_> {
         why: JobEnd,
         next_seq: &mut impl FnMut() -> u64,
     ) -> Vec<WireSnapshot> {
-        let reason = match why {
-            JobEnd::Ended => "ended",
-            JobEnd::Preempted => "preempted",
-        };
         self.render(
             holding,
             |part| part.last_share,
             next_seq,
             |snapshot, _, _| {
-                snapshot.health = "ended".to_owned();
-                snapshot.reasons = vec![reason.to_owned()];
+                snapshot.health = ENDED.to_owned();
+                snapshot.reasons = vec![why.as_str().to_owned()];
             },
         )
     }
@@ -93,7 +87,7 @@ impl Moment<'_> {
             let devices: Vec<WireDevice> = parts
                 .iter()
                 .filter_map(|part| Some(wire_device(part, std::num::NonZeroU32::new(share(part))?.get())))
-                .take(MOST_DEVICES)
+                .take(MAX_DEVICES)
                 .collect();
             if devices.is_empty() {
                 continue;

@@ -11,10 +11,10 @@ use super::fault::Fault;
 use super::gpm::{self, Held};
 use super::sieve::{Intake, Sieve};
 use super::{processes, raw};
-use crate::tick::{InstanceId, InstanceTick, Metric, Readings};
+use crate::tick::{InstanceId, InstanceTick, MAX_INSTANCES, Metric, Readings};
 
 /// More than any device can be divided into. A driver that tells of more is not believed.
-const MOST: u32 = 64;
+const MOST: u32 = MAX_INSTANCES as u32;
 
 /// What is known of a device's instances between passes.
 #[derive(Debug, Default)]

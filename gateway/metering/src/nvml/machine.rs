@@ -17,7 +17,7 @@ use super::pulse::Pulse;
 use super::retry::Retry;
 use super::xids::Watch;
 use crate::clock::Now;
-use crate::tick::{self, DeviceInfo, DeviceState, DeviceTick, Tick, Xid};
+use crate::tick::{self, DeviceInfo, DeviceState, DeviceTick, MAX_DEVICES, Tick, Xid};
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -27,8 +27,8 @@ const FIRST_WAIT_FOR_DEVICE: Duration = Duration::from_secs(10);
 const LONGEST_WAIT_FOR_DEVICE: Duration = Duration::from_mins(10);
 /// A device that the driver has not counted for so long was taken away. It is forgotten.
 const TAKEN_AWAY_US: u64 = 15 * 60 * 1_000_000;
-/// More than any machine has. A driver that tells of more is not believed.
-pub(super) const MOST_DEVICES: u32 = 256;
+/// A driver that tells of more is not believed.
+pub(super) const MOST_DEVICES: u32 = MAX_DEVICES as u32;
 
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -20,11 +20,11 @@ use super::{
 };
 
 /// Limits in bytes and entries. They bound what a snapshot costs in memory, and how long a list of violations gets.
-pub(super) const MAX_NAME: usize = 128;
+pub(crate) const MAX_NAME: usize = 128;
 pub(super) const MAX_BOOT_EPOCH: usize = 64;
 pub(super) const MAX_WORD: usize = 64;
 pub(super) const MAX_REASONS: usize = 32;
-pub(super) const MAX_DEVICES: usize = 128;
+pub(crate) const MAX_DEVICES: usize = 128;
 const MAX_METRICS: usize = 32;
 const LONGEST_TICK_MS: u32 = 86_400_000;
 /// Metrics of a whole device, which MIG instances do not have.
@@ -112,7 +112,7 @@ impl Check {
 
     /// A name that others gave: anything short without control characters.
     fn name(&mut self, pointer: impl Display, text: &str, max: usize) {
-        if text.is_empty() || text.len() > max || text.chars().any(char::is_control) {
+        if !is_name(text, max) {
             let detail = format!("must have 1 to {max} bytes and no control characters");
             self.violate(pointer, ViolationCode::InvalidText, detail);
         }
@@ -313,6 +313,11 @@ fn bins_of(base64: &str) -> Option<Box<[u32; BINS]>> {
         *bin = u32::from_le_bytes(*word);
     }
     Some(bins)
+}
+
+/// A name that others gave: short, without control characters.
+pub(crate) fn is_name(text: &str, max: usize) -> bool {
+    (1..=max).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 /// A key as a segment of a JSON Pointer (RFC 6901 §3).

@@ -113,7 +113,7 @@ async fn end(query: Option<&str>, desk: &Desk, tenant: String, job: String) -> R
     let why = query.unwrap_or("reason=ended").strip_prefix("reason=").and_then(wire::read_end);
     let why =
         why.ok_or_else(|| Problem::bad_query("the query must be `reason=ended`, `reason=preempted` or absent"))?;
-    let shown = json!({ "tenant": tenant, "job": job, "reason": wire::end_word(why) });
+    let shown = json!({ "tenant": tenant, "job": job, "reason": why.as_str() });
     match with_book(desk, move |book| book.end(&tenant, &job, why)).await? {
         true => Ok(json_answer(StatusCode::OK, &shown)),
         false => Err(Problem::not_found("no such job is running")),

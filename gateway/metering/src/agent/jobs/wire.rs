@@ -38,16 +38,8 @@ pub(crate) fn read_named_job(body: &Value) -> Result<Job, Vec<Violation>> {
     check.done(job)
 }
 
-/// Why a job ended, in a word.
-pub(crate) fn end_word(why: JobEnd) -> &'static str {
-    match why {
-        JobEnd::Ended => "ended",
-        JobEnd::Preempted => "preempted",
-    }
-}
-
 pub(crate) fn read_end(word: &str) -> Option<JobEnd> {
-    [JobEnd::Ended, JobEnd::Preempted].into_iter().find(|why| end_word(*why) == word)
+    [JobEnd::Ended, JobEnd::Preempted].into_iter().find(|why| why.as_str() == word)
 }
 
 /// The job with its names.
