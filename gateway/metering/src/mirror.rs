@@ -9,6 +9,8 @@
 mod difference;
 #[cfg(test)]
 mod difference_tests;
+mod forecast;
+mod kept;
 mod limits;
 mod merge;
 #[cfg(test)]
@@ -37,6 +39,8 @@ use crate::snapshot::Snapshot;
 use limits::reserve;
 use tenant::{Held, Shard, SnapshotKey};
 
+pub use forecast::{Basis, BasisScope, Forecast, ForecastQuery};
+pub use kept::{KeptRollUp, NotARollUp};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
 pub use usage::{HeldDevice, MetricUsage, ModelUsage};
 

@@ -5,6 +5,7 @@
 //! NaN, a share over 1) is no violation: it is dropped and counted, as if the device had not reported it.
 
 mod intake;
+mod job_kind;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 use crate::tick::Metric;
 
 pub(crate) use intake::{MAX_DEVICES, MAX_NAME, is_name};
+pub use job_kind::job_kind;
 pub use wire::{
     WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
     WireSnapshot, WireWindows,

@@ -1,0 +1,1 @@
+//! A gateway's side: the stream into the mirror, and roll-ups out of it.

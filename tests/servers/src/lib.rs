@@ -1,0 +1,9 @@
+//! Real servers for tests, which the tests start, kill, freeze, fill and cut off: `redis-server` now.
+//!
+//! A missing server is a failure with the command that installs it, never a silent skip.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "for tests, which fail by panicking")]
+
+mod redis;
+
+pub use redis::{RedisOptions, RedisServer};
