@@ -22,6 +22,12 @@ pub struct Whose<'a> {
     pub job: Option<&'a str>,
 }
 
+impl Default for Keyspace {
+    fn default() -> Self {
+        Self { prefix: "farebox".to_owned(), shards: 1 }
+    }
+}
+
 impl Keyspace {
     pub fn shard_of(&self, tenant: &str) -> u32 {
         let digest = Sha256::digest(tenant.as_bytes());
