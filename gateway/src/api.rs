@@ -4,6 +4,7 @@ mod body;
 mod catalog;
 mod docs;
 mod edge;
+mod effective_utilisation;
 mod etag;
 mod gzip;
 mod openapi;

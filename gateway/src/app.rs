@@ -24,10 +24,10 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::intake::Intake;
 use crate::ledger::RecentQuotes;
-use crate::quoting::{Issuer, Road};
+use crate::quoting::{Issuer, Road, WhatIfCounters, WhatIfCounts};
 use crate::schema::{Schema, SchemaError};
 use crate::serving::{self, Service, TurnedAway, serve};
-use crate::telemetry::{Metrics, Observed};
+use crate::telemetry::{Metrics, Observed, ObservedWhatIfs};
 use crate::workers::Workers;
 use sandboxing::sandbox;
 
@@ -89,6 +89,7 @@ impl App {
             memo: config.memo.map(Memo::new),
             mirror: Mirror::new(config.mirror),
             quotes: RecentQuotes::new(config.quotes.kept),
+            what_ifs: WhatIfCounters::default(),
             issuer: Some(issuer),
         });
         let turned_away = Arc::new(TurnedAway::default());
@@ -97,6 +98,7 @@ impl App {
             mirror: observed.mirror.counters(),
             memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
+            what_ifs: what_ifs(observed.what_ifs.read()),
             connections_refused: away.connections_refused(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
@@ -153,6 +155,12 @@ impl App {
             turned_away: Arc::clone(&self.turned_away),
         }
     }
+}
+
+/// Rooms do not name each other's numbers.
+fn what_ifs(counts: WhatIfCounts) -> ObservedWhatIfs {
+    let WhatIfCounts { saving, without_saving, not_priced, faulted } = counts;
+    ObservedWhatIfs { saving, without_saving, not_priced, faulted }
 }
 
 /// A quarter of the retention, so that what has expired takes up memory for a quarter longer at most.

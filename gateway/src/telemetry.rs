@@ -26,7 +26,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use labels::{Build, Evaluations, Fault as FaultLabels, HostFault, Names, Policy, Quote, Reason, Request, Route};
 pub use log::{LogFormat, LogSettings, log_subscriber};
-pub(crate) use observed::Observed;
+pub(crate) use observed::{Observed, WhatIfs as ObservedWhatIfs};
 
 /// The media type of [`Metrics::encode`].
 pub(crate) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -8,6 +8,7 @@
     reason = "a test that meets the unexpected ends there"
 )]
 
+mod advice;
 mod agent;
 mod authoring;
 mod bad_input;

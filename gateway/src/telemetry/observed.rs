@@ -17,8 +17,18 @@ pub(crate) struct Observed {
     pub memo: MemoCounters,
     /// Quotes kept in memory.
     pub quotes_kept: usize,
+    pub what_ifs: WhatIfs,
     /// Connections beyond the limit, since the start.
     pub connections_refused: u64,
+}
+
+/// How the what-ifs of quotes ended, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WhatIfs {
+    pub saving: u64,
+    pub without_saving: u64,
+    pub not_priced: u64,
+    pub faulted: u64,
 }
 
 pub(super) struct Collector<Observe>(Observe);
@@ -40,7 +50,7 @@ where
     Observe: Fn() -> Observed + Send + Sync + 'static,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Observed { mirror, memo, quotes_kept, connections_refused } = (self.0)();
+        let Observed { mirror, memo, quotes_kept, what_ifs, connections_refused } = (self.0)();
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
@@ -74,6 +84,14 @@ where
             ("memo_misses", "Evaluations whose input was not known.", memo.misses),
             ("memo_recomputed", "Hits that were evaluated again and compared.", memo.recomputed),
             ("memo_differences", "Comparisons that differed: each is an alarm.", memo.differences),
+            ("what_ifs_saving", "What-ifs of quotes that would cost less.", what_ifs.saving),
+            ("what_ifs_without_saving", "What-ifs that would not: none is advised.", what_ifs.without_saving),
+            ("what_ifs_not_priced", "What-ifs that nobody could ask for, or too dear to price.", what_ifs.not_priced),
+            (
+                "what_ifs_faulted",
+                "What-ifs in which a policy or the sandbox failed; the quote stood.",
+                what_ifs.faulted,
+            ),
             ("http_connections_refused", "Connections beyond the limit.", connections_refused),
         ];
         for (name, help, value) in counters {

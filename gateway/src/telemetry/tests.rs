@@ -37,6 +37,7 @@ fn metrics() -> Metrics {
             quarantined: 27,
         },
         quotes_kept: 9,
+        what_ifs: ObservedWhatIfs { saving: 41, without_saving: 42, not_priced: 43, faulted: 44 },
         connections_refused: 11,
     })
 }
@@ -98,6 +99,10 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
             "farebox_sandbox_faults_total{kind=\"pool_exhausted\"} 1",
             "farebox_quote_store_quotes 9",
+            "farebox_what_ifs_saving_total 41",
+            "farebox_what_ifs_without_saving_total 42",
+            "farebox_what_ifs_not_priced_total 43",
+            "farebox_what_ifs_faulted_total 44",
             "farebox_memo_hits_total 21",
             "farebox_memo_misses_total 22",
             "farebox_memo_recomputed_total 23",

@@ -14,7 +14,7 @@ use crate::catalog::{Catalog, OfferError};
 use crate::causes::with_causes;
 use crate::intake::Intake;
 use crate::ledger::RecentQuotes;
-use crate::quoting::{QuotingError, Road};
+use crate::quoting::{QuotingError, Road, WhatIfCounters};
 use crate::schema::Schema;
 use crate::suggestion::did_you_mean;
 
@@ -34,7 +34,15 @@ pub(super) fn quote(
         .map_err(|error| Refusal::of_road(QuotingError::from(error).into()).failure(Exit::Refused))?;
     let sandbox = local_sandbox()?;
     let catalog = Catalog::load(&data, &policies, &sandbox);
-    let road = Road { intake, catalog, memo: None, mirror, quotes: RecentQuotes::new(1), issuer: None };
+    let road = Road {
+        intake,
+        catalog,
+        memo: None,
+        mirror,
+        quotes: RecentQuotes::new(1),
+        what_ifs: WhatIfCounters::default(),
+        issuer: None,
+    };
     let mut recorder = Recorder::new(sandbox.limits().evaluate_fuel);
     let quote = road.quote_watched(&request.bytes, now, &mut recorder).map_err(|error| {
         let check = format!("farebox check {} --policies {}", data.display(), policies.display());
