@@ -35,3 +35,4 @@ mod tidy;
 mod twin;
 mod twin_context;
 mod usage;
+mod usage_stream;

@@ -39,10 +39,10 @@ use crate::snapshot::Snapshot;
 use limits::reserve;
 use tenant::{Held, Shard, SnapshotKey};
 
-pub use forecast::{Basis, BasisScope, Forecast, ForecastQuery};
+pub use forecast::{Basis, BasisScope, Forecast, ForecastError, ForecastQuery};
 pub use kept::{KeptRollUp, NotARollUp};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
-pub use usage::{HeldDevice, MetricUsage, ModelUsage};
+pub use usage::{Expectation, HeldDevice, MetricUsage, ModelUsage, Series, UsageSource};
 
 /// Enough that a sweep, which locks one shard at a time, never holds up a quote.
 const SHARDS: usize = 64;

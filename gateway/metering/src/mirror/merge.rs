@@ -31,7 +31,9 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Statistic {
     Mean,
+    P25,
     P50,
+    P75,
     P95,
     Min,
     Max,
@@ -41,7 +43,9 @@ impl Statistic {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "mean" => Some(Self::Mean),
+            "p25" => Some(Self::P25),
             "p50" => Some(Self::P50),
+            "p75" => Some(Self::P75),
             "p95" => Some(Self::P95),
             "min" => Some(Self::Min),
             "max" => Some(Self::Max),
@@ -53,6 +57,8 @@ impl Statistic {
         match self {
             Self::Mean => metric.mean,
             Self::P50 => metric.p50,
+            // Of histograms only.
+            Self::P25 | Self::P75 => None,
             Self::P95 => metric.p95,
             Self::Min => metric.min,
             Self::Max => metric.max,
@@ -172,7 +178,7 @@ fn merged_value(statistic: Statistic, contributions: &[Contribution]) -> Option<
         Statistic::Min => values.min(),
         Statistic::Max => values.max(),
         // Percentiles merge only from histograms, which short windows do not have; never averaged.
-        Statistic::P50 | Statistic::P95 => None,
+        Statistic::P25 | Statistic::P50 | Statistic::P75 | Statistic::P95 => None,
     }
 }
 
@@ -211,7 +217,9 @@ impl Merged {
         let percent = |percent| Decimal::from_parts(percent, 0, 0, false, 2);
         let value = match statistic {
             Statistic::Mean => divided(weighted, U256::new(observed.max(1)))?,
+            Statistic::P25 => percent(self.percentile(25)?),
             Statistic::P50 => percent(self.percentile(50)?),
+            Statistic::P75 => percent(self.percentile(75)?),
             Statistic::P95 => percent(self.percentile(95)?),
             Statistic::Min => percent(used().next()?.1),
             Statistic::Max => percent(used().last()?.1),

@@ -89,9 +89,29 @@ impl Default for Merged {
     }
 }
 
+impl Merged {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.held_us = self.held_us.saturating_add(other.held_us);
+        for (sum, ms) in self.ms.iter_mut().zip(&other.ms) {
+            *sum = sum.saturating_add(*ms);
+        }
+    }
+}
+
 /// True for the windows that are rolled up here.
 pub(super) fn is_rolled_up(window: Window) -> bool {
     TIER.iter().any(|(rolled, _)| *rolled == window)
+}
+
+/// How long a bucket of a window is.
+pub(super) fn bucket_seconds(window: Window) -> Option<i64> {
+    TIER.iter().find(|(rolled, _)| *rolled == window).map(|(_, (seconds, _))| *seconds)
+}
+
+/// The buckets of a window that ends now.
+pub(super) fn slots(window: Window, now: Timestamp) -> std::ops::RangeInclusive<i64> {
+    let bucket = TIER.iter().find(|(rolled, _)| *rolled == window).map_or((1, 1), |(_, bucket)| *bucket);
+    oldest(now, bucket)..=now.as_second().div_euclid(bucket.0)
 }
 
 /// The first bucket of a window that ends now.
@@ -192,6 +212,21 @@ impl RollUp {
         if let Some((series, (_, bucket))) = tiers.zip(TIER).find(|(_, (rolled, _))| *rolled == window) {
             series.add_to(sum, oldest(now, bucket));
         }
+    }
+
+    /// The buckets of a metric in a window that ends now.
+    pub(super) fn buckets(&self, metric: &str, window: Window, now: Timestamp) -> impl Iterator<Item = (i64, Merged)> {
+        let tiers = self.metrics.get(metric).into_iter().flatten().zip(TIER);
+        let of_window = tiers.filter(move |(_, (rolled, _))| *rolled == window);
+        of_window.flat_map(move |(series, (_, bucket))| {
+            series.buckets.range(oldest(now, bucket)..).map(|(slot, bucket)| {
+                let mut sum = Merged { held_us: bucket.held_us, ..Merged::default() };
+                for (bin, ms) in bucket.observed.used() {
+                    sum.ms.get_mut(bin).into_iter().for_each(|sum| *sum = ms);
+                }
+                (*slot, sum)
+            })
+        })
     }
 
     /// What it takes in memory beside itself, roughly: nodes of maps are counted as full.

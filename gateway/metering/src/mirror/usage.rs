@@ -1,16 +1,29 @@
 //! A tenant's usage as a whole, for whoever wants to look at it: every model, window, metric and statistic.
 
+mod history;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use farebox_pricing::usage::{ObservedStat, StatKey, StatQuality, Window};
+use farebox_pricing::usage::{ObservedStat, StatKey, StatQuality, UsageRules, Window};
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
+use super::forecast::{Forecast, ForecastError, ForecastQuery, forecast, forecast_error};
 use super::rollup::{self, Merged};
-use super::tenant::Held;
+use super::tenant::{Held, Tenant};
 use super::{Mirror, merge, read};
-use crate::snapshot::{Counters, Device};
+use crate::snapshot::{BootEpoch, Counters, Device, job_kind};
+
+pub use history::Series;
+
+/// Most of each that are listed of a model, the first by node and job: what a tenant with thousands of GPUs is told every second
+/// stays some hundred kB. All of them are in the sums, and counted.
+const MOST_LISTED: usize = 1_000;
+/// Most job kinds of a model that are told of, the first by name.
+const MOST_JOB_KINDS: usize = 32;
 
 /// What is known of a tenant's GPUs of one model, merged over nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +37,23 @@ pub struct ModelUsage {
     pub observed_at: Timestamp,
     /// Of the oldest, the larger of "since observed" and "since received", ms.
     pub age_ms: u64,
-    /// By node, then job.
+    /// By node, then job; at most 1,000.
     pub devices: Vec<HeldDevice>,
+    /// Of all devices.
+    pub device_count: usize,
+    /// By node, then job; at most 1,000.
+    pub sources: Vec<UsageSource>,
+    /// Of all sources.
+    pub source_count: usize,
     pub windows: BTreeMap<Window, BTreeMap<String, MetricUsage>>,
+    /// What to expect of it, of whatever job.
+    pub effective: Option<Forecast>,
+    /// The same, with how far off it has been, and then by job kind. What cannot be told is left out.
+    pub forecasts: Vec<Expectation>,
+    /// Of the long windows, by metric.
+    pub series: BTreeMap<Window, BTreeMap<String, Series>>,
+    /// The long windows by job kind.
+    pub job_kinds: BTreeMap<String, BTreeMap<Window, BTreeMap<String, MetricUsage>>>,
     /// Summed. What one of the snapshots does not bring is absent: a part would pass for the whole.
     pub counters: Counters,
 }
@@ -37,6 +64,27 @@ pub struct HeldDevice {
     pub device: Device,
     pub node: String,
     pub job: Option<String>,
+}
+
+/// What is expected of the jobs of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// `None`: of all jobs.
+    pub job_kind: Option<String>,
+    pub forecast: Forecast,
+    pub error: Option<ForecastError>,
+}
+
+/// A snapshot that is in the sums.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageSource {
+    pub node: String,
+    pub job: Option<String>,
+    pub boot_epoch: String,
+    pub seq: u64,
+    pub observed_at: Timestamp,
+    pub age_ms: u64,
+    pub health: String,
 }
 
 /// One metric in one window, with what can be said of it.
@@ -68,10 +116,8 @@ impl Mirror {
             for held in tenant.live(is_kept) {
                 models.entry(held.snapshot.gpu_model.clone()).or_default().held.push(Arc::clone(held));
             }
-            // Sums only: the statistics, which are many, are made of them outside of the lock.
             for (model, seen) in &mut models {
-                let windows = tenant.roll_ups.get(model).into_iter().flat_map(|roll_up| roll_up.windows(now));
-                seen.rolled = windows.map(|(window, metric, sum)| ((window, metric), sum)).collect();
+                seen.take_from(tenant, model, now, is_kept);
             }
         }
         Some(models.into_iter().filter_map(|(model, seen)| seen.usage(&model, now)).collect())
@@ -83,9 +129,40 @@ impl Mirror {
 struct Seen {
     held: Vec<Arc<Held>>,
     rolled: BTreeMap<(Window, &'static str), Merged>,
+    series: BTreeMap<Window, BTreeMap<String, Series>>,
+    forecasts: Vec<Expectation>,
 }
 
 impl Seen {
+    /// What is rolled up of it, and expected.
+    fn take_from(&mut self, tenant: &Tenant, gpu_model: &str, now: Timestamp, is_kept: impl Fn(&Held) -> bool) {
+        if let Some(roll_up) = tenant.roll_ups.get(gpu_model) {
+            self.rolled = roll_up.windows(now).map(|(window, metric, sum)| ((window, metric), sum)).collect();
+            self.series = history::series(roll_up, now);
+        }
+        let jobs = self.held.iter().filter_map(|held| held.snapshot.job.as_deref());
+        let kinds: BTreeSet<&str> = jobs.map(job_kind).collect();
+        let kinds = std::iter::once(None).chain(kinds.into_iter().take(MOST_JOB_KINDS).map(Some));
+        let UsageRules { min_coverage, thin_held_us, hard_stale_ms, .. } = UsageRules::default();
+        let expectation = |job_kind: Option<&str>| {
+            let query = ForecastQuery {
+                tenant: "",
+                gpu_model: Some(gpu_model),
+                job_kind,
+                min_coverage,
+                thin_held_us,
+                hard_stale_ms,
+                now,
+            };
+            Some(Expectation {
+                job_kind: job_kind.map(str::to_owned),
+                forecast: forecast(tenant, &query, &is_kept)?,
+                error: forecast_error(tenant, Some(gpu_model), job_kind, now),
+            })
+        };
+        self.forecasts = kinds.filter_map(expectation).collect();
+    }
+
     fn usage(&self, gpu_model: &str, now: Timestamp) -> Option<ModelUsage> {
         let snapshots = || self.held.iter().map(|held| &held.snapshot);
         let reasons: BTreeSet<&String> = snapshots().flat_map(|snapshot| &snapshot.reasons).collect();
@@ -110,7 +187,14 @@ impl Seen {
             reasons: reasons.into_iter().cloned().collect(),
             observed_at: snapshots().map(|snapshot| snapshot.observed_at).min()?,
             age_ms: self.held.iter().map(|held| held.age_ms(now)).max()?,
-            devices: devices.collect(),
+            device_count: snapshots().map(|snapshot| snapshot.devices.len()).sum(),
+            devices: devices.take(MOST_LISTED).collect(),
+            source_count: self.held.len(),
+            sources: self.held.iter().take(MOST_LISTED).map(|held| source(held, now)).collect(),
+            effective: self.forecasts.iter().find(|of| of.job_kind.is_none()).map(|of| of.forecast.clone()),
+            forecasts: self.forecasts.clone(),
+            series: self.series.clone(),
+            job_kinds: BTreeMap::new(),
             windows: windows.filter(|(_, metrics)| !metrics.is_empty()).collect(),
             counters: Counters {
                 held_us: sum(|counters| Some(counters.held_us)).unwrap_or(u64::MAX),
@@ -135,5 +219,22 @@ impl Seen {
             Some(MetricUsage { mean, p50, p95, min, max, coverage: said.coverage, quality, held_us })
         };
         metrics.into_iter().filter_map(|metric| Some((metric.to_owned(), usage(metric)?))).collect()
+    }
+}
+
+fn source(held: &Held, now: Timestamp) -> UsageSource {
+    let snapshot = &held.snapshot;
+    UsageSource {
+        node: snapshot.node.clone(),
+        job: snapshot.job.clone(),
+        boot_epoch: match &snapshot.boot_epoch {
+            BootEpoch::Number(number) => number.to_string(),
+            BootEpoch::Instant(instant) => instant.to_string(),
+            BootEpoch::Text(text) => text.clone(),
+        },
+        seq: snapshot.seq,
+        observed_at: snapshot.observed_at,
+        age_ms: held.age_ms(now),
+        health: snapshot.health.clone(),
     }
 }
