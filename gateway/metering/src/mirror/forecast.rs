@@ -15,9 +15,10 @@ use farebox_pricing::usage::{ObservedStat, StatKey, StatQuality, Window};
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use super::rollup::{Merged, RollUp};
+use super::rollup::Windows;
+use super::series::Merged;
 use super::tenant::{Held, Tenant};
-use super::{Mirror, UsageQuery, merge, read};
+use super::{Mirror, UsageQuery, merge};
 use crate::snapshot::job_kind;
 use crate::tick::Metric;
 use effective::{Effective, Enough, Part, effective, scaled_to_peak};
@@ -91,8 +92,7 @@ impl Mirror {
     /// The narrowest and most usual basis that holds enough: the job kind's week, its month, then the tenant's. `None` where
     /// nothing does, or where a device's 0 contradicts its power and clocks.
     pub fn forecast(&self, query: &ForecastQuery<'_>) -> Option<Forecast> {
-        let tenants = read(self.shard(query.tenant));
-        forecast(tenants.get(query.tenant)?, query, |held| !self.is_expired(held, query.now))
+        forecast(&*self.tenant(query.tenant)?, query, |held| !self.is_expired(held, query.now))
     }
 }
 
@@ -106,13 +106,10 @@ pub(super) fn forecast(
     let of = |model: &&str| live.iter().any(|held| held.snapshot.gpu_model == *model);
     let was_held = |model: &&str| live.is_empty() && tenant.roll_ups.contains_key(*model);
     let gpu_model = query.gpu_model.filter(|model| of(model) || was_held(model));
-    let is_asked = |model: &str| gpu_model.is_none_or(|asked| asked == model);
-    let live = live.into_iter().filter(|held| is_asked(&held.snapshot.gpu_model)).collect();
-    let known = Known {
-        held: merge::freshest(live, &as_for_a_price(query)),
-        roll_ups: tenant.roll_ups.iter().filter(|(model, _)| is_asked(model)).map(|(_, roll_up)| roll_up).collect(),
-        now: query.now,
-    };
+    let is_asked = |held: &Arc<Held>| gpu_model.is_none_or(|asked| asked == held.snapshot.gpu_model);
+    let live = live.into_iter().filter(is_asked).collect();
+    let held = merge::freshest(live, &as_for_a_price(query));
+    let known = Known { tenant, gpu_model, held, now: query.now };
     let enough = Enough { min_coverage: query.min_coverage, thin_held_us: query.thin_held_us };
     BASES.into_iter().find_map(|basis| match (basis.scope, query.job_kind) {
         (BasisScope::Tenant, _) => known.forecast(basis, None, enough),
@@ -126,10 +123,21 @@ fn as_for_a_price<'a>(query: &ForecastQuery<'a>) -> UsageQuery<'a> {
     UsageQuery { tenant, gpu_model: gpu_model.unwrap_or_default(), keys: &[], hard_stale_ms, now }
 }
 
+/// What is rolled up of one model or all, of one kind of jobs or all.
+fn windows<'a>(
+    tenant: &'a Tenant,
+    gpu_model: Option<&'a str>,
+    kind: Option<&'a str>,
+) -> impl Iterator<Item = &'a Windows> {
+    let of_model = tenant.roll_ups.iter().filter(move |(model, _)| gpu_model.is_none_or(|asked| asked == &***model));
+    of_model.filter_map(move |(_, roll_up)| kind.map_or_else(|| Some(roll_up.total()), |kind| roll_up.kind(kind)))
+}
+
 /// What is known of the GPUs that are asked about.
 struct Known<'a> {
+    tenant: &'a Tenant,
+    gpu_model: Option<&'a str>,
     held: Vec<Arc<Held>>,
-    roll_ups: Vec<&'a RollUp>,
     now: Timestamp,
 }
 
@@ -151,8 +159,8 @@ impl Known<'_> {
 
     fn rolled(&self, metric: Metric, window: Window, kind: Option<&str>) -> Merged {
         let mut sum = Merged::default();
-        if kind.is_none() {
-            self.roll_ups.iter().for_each(|roll_up| roll_up.add_to(&mut sum, metric.name(), window, self.now));
+        for windows in windows(self.tenant, self.gpu_model, kind) {
+            windows.add_to(&mut sum, metric.name(), window, self.now);
         }
         sum
     }

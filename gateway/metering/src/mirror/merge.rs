@@ -15,7 +15,7 @@ use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, Us
 use rust_decimal::Decimal;
 
 use super::UsageQuery;
-use super::rollup::Merged;
+use super::series::Merged;
 use super::tenant::Held;
 use crate::snapshot::{MetricWindow, ONE, SCALE, scaled};
 
@@ -56,9 +56,9 @@ impl Statistic {
     fn of(self, metric: &MetricWindow) -> Option<Decimal> {
         match self {
             Self::Mean => metric.mean,
-            Self::P50 => metric.p50,
             // Of histograms only.
             Self::P25 | Self::P75 => None,
+            Self::P50 => metric.p50,
             Self::P95 => metric.p95,
             Self::Min => metric.min,
             Self::Max => metric.max,
@@ -228,7 +228,7 @@ impl Merged {
     }
 
     /// By nearest rank: the least per cent that this share of the observed time does not exceed.
-    fn percentile(&self, share: u128) -> Option<u32> {
+    pub(super) fn percentile(&self, share: u128) -> Option<u32> {
         let rank = (self.observed_ms() * share).div_ceil(100).max(1);
         let mut counted = 0;
         let reached = self.ms.iter().zip(0_u32..).find(|(ms, _)| {

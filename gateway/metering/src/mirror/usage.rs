@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use rust_decimal::Decimal;
 
 use super::forecast::{Forecast, ForecastError, ForecastQuery, forecast, forecast_error};
-use super::rollup::{self, Merged};
+use super::rollup::{RollUp, Windows};
+use super::series::{Merged, is_rolled_up};
 use super::tenant::{Held, Tenant};
-use super::{Mirror, merge, read};
+use super::{Mirror, merge};
 use crate::snapshot::{BootEpoch, Counters, Device, job_kind};
 
 pub use history::Series;
@@ -105,49 +106,56 @@ pub struct MetricUsage {
 impl Mirror {
     /// Every model of which the tenant holds GPUs, by name; `None` where nothing is known of the tenant.
     pub fn usage(&self, tenant: &str, now: Timestamp) -> Option<Vec<ModelUsage>> {
-        let mut models: BTreeMap<String, Seen> = BTreeMap::new();
-        {
-            let tenants = read(self.shard(tenant));
-            let tenant = tenants.get(tenant)?;
-            let is_kept = |held: &Held| !self.is_expired(held, now);
-            if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|held| is_kept(held)) {
-                return None;
-            }
-            for held in tenant.live(is_kept) {
-                models.entry(held.snapshot.gpu_model.clone()).or_default().held.push(Arc::clone(held));
-            }
-            for (model, seen) in &mut models {
-                seen.take_from(tenant, model, now, is_kept);
-            }
+        let tenant = self.tenant(tenant)?;
+        let is_kept = |held: &Held| !self.is_expired(held, now);
+        if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|held| is_kept(held)) {
+            return None;
         }
-        Some(models.into_iter().filter_map(|(model, seen)| seen.usage(&model, now)).collect())
+        let mut models: BTreeMap<&str, Vec<Arc<Held>>> = BTreeMap::new();
+        for held in tenant.live(is_kept) {
+            models.entry(&held.snapshot.gpu_model).or_default().push(Arc::clone(held));
+        }
+        let usage = |(model, held)| Seen::of((&tenant, model), held, now, is_kept).usage(model, now);
+        Some(models.into_iter().filter_map(usage).collect())
     }
 }
 
-/// What is known of one model, copied out of the mirror.
-#[derive(Default)]
+/// What is known of one model.
 struct Seen {
-    held: Vec<Arc<Held>>,
-    rolled: BTreeMap<(Window, &'static str), Merged>,
+    whole: Part,
+    /// By job kind.
+    kinds: BTreeMap<String, Part>,
     series: BTreeMap<Window, BTreeMap<String, Series>>,
     forecasts: Vec<Expectation>,
 }
 
+/// Some of the snapshots, and what is rolled up of their holdings.
+struct Part {
+    held: Vec<Arc<Held>>,
+    rolled: BTreeMap<(Window, &'static str), Merged>,
+}
+
 impl Seen {
-    /// What is rolled up of it, and expected.
-    fn take_from(&mut self, tenant: &Tenant, gpu_model: &str, now: Timestamp, is_kept: impl Fn(&Held) -> bool) {
-        if let Some(roll_up) = tenant.roll_ups.get(gpu_model) {
-            self.rolled = roll_up.windows(now).map(|(window, metric, sum)| ((window, metric), sum)).collect();
-            self.series = history::series(roll_up, now);
-        }
-        let jobs = self.held.iter().filter_map(|held| held.snapshot.job.as_deref());
-        let kinds: BTreeSet<&str> = jobs.map(job_kind).collect();
-        let kinds = std::iter::once(None).chain(kinds.into_iter().take(MOST_JOB_KINDS).map(Some));
+    fn of(
+        (tenant, gpu_model): (&Tenant, &str),
+        held: Vec<Arc<Held>>,
+        now: Timestamp,
+        is_kept: impl Fn(&Held) -> bool,
+    ) -> Self {
+        let roll_up = tenant.roll_ups.get(gpu_model);
+        let total = roll_up.map(|roll_up| roll_up.total());
+        let kinds = kinds(&held, roll_up.map(Arc::as_ref));
+        let of_kind = |kind: &&str| {
+            let is_of_kind = |held: &&Arc<Held>| held.snapshot.job.as_deref().map(job_kind) == Some(kind);
+            let rolled = roll_up.and_then(|roll_up| roll_up.kind(kind));
+            ((*kind).to_owned(), Part::of(held.iter().filter(is_of_kind).cloned().collect(), rolled, now))
+        };
         let UsageRules { min_coverage, thin_held_us, hard_stale_ms, .. } = UsageRules::default();
         let expectation = |job_kind: Option<&str>| {
+            let (tenant_name, gpu_model) = ("", Some(gpu_model));
             let query = ForecastQuery {
-                tenant: "",
-                gpu_model: Some(gpu_model),
+                tenant: tenant_name,
+                gpu_model,
                 job_kind,
                 min_coverage,
                 thin_held_us,
@@ -157,14 +165,21 @@ impl Seen {
             Some(Expectation {
                 job_kind: job_kind.map(str::to_owned),
                 forecast: forecast(tenant, &query, &is_kept)?,
-                error: forecast_error(tenant, Some(gpu_model), job_kind, now),
+                error: forecast_error(tenant, gpu_model, job_kind, now),
             })
         };
-        self.forecasts = kinds.filter_map(expectation).collect();
+        let asked = std::iter::once(None).chain(kinds.iter().copied().map(Some));
+        Self {
+            series: total.map(|total| history::series(total, now)).unwrap_or_default(),
+            forecasts: asked.filter_map(expectation).collect(),
+            kinds: kinds.iter().map(of_kind).collect(),
+            whole: Part::of(held, total, now),
+        }
     }
 
-    fn usage(&self, gpu_model: &str, now: Timestamp) -> Option<ModelUsage> {
-        let snapshots = || self.held.iter().map(|held| &held.snapshot);
+    fn usage(self, gpu_model: &str, now: Timestamp) -> Option<ModelUsage> {
+        let held = &self.whole.held;
+        let snapshots = || held.iter().map(|held| &held.snapshot);
         let reasons: BTreeSet<&String> = snapshots().flat_map(|snapshot| &snapshot.reasons).collect();
         let ailing = snapshots().filter(|snapshot| !snapshot.healthy).map(|snapshot| snapshot.health.as_str()).min();
         let devices = snapshots().flat_map(|snapshot| {
@@ -180,35 +195,55 @@ impl Seen {
                 .map(|snapshot| counter(&snapshot.counters))
                 .try_fold(0, |sum: u64, count| Some(sum.saturating_add(count?)))
         };
-        let windows = Window::ALL.into_iter().map(|window| (window, self.window(window)));
+        let long = |part: &Part| part.windows(Window::ALL.into_iter().filter(|window| is_rolled_up(*window)));
         Some(ModelUsage {
             gpu_model: gpu_model.to_owned(),
             health: ailing.unwrap_or("ok").to_owned(),
             reasons: reasons.into_iter().cloned().collect(),
             observed_at: snapshots().map(|snapshot| snapshot.observed_at).min()?,
-            age_ms: self.held.iter().map(|held| held.age_ms(now)).max()?,
+            age_ms: held.iter().map(|held| held.age_ms(now)).max()?,
             device_count: snapshots().map(|snapshot| snapshot.devices.len()).sum(),
             devices: devices.take(MOST_LISTED).collect(),
-            source_count: self.held.len(),
-            sources: self.held.iter().take(MOST_LISTED).map(|held| source(held, now)).collect(),
+            source_count: held.len(),
+            sources: held.iter().take(MOST_LISTED).map(|held| source(held, now)).collect(),
             effective: self.forecasts.iter().find(|of| of.job_kind.is_none()).map(|of| of.forecast.clone()),
-            forecasts: self.forecasts.clone(),
-            series: self.series.clone(),
-            job_kinds: BTreeMap::new(),
-            windows: windows.filter(|(_, metrics)| !metrics.is_empty()).collect(),
+            job_kinds: self.kinds.iter().map(|(kind, part)| (kind.clone(), long(part))).collect(),
+            windows: self.whole.windows(Window::ALL.into_iter()),
             counters: Counters {
                 held_us: sum(|counters| Some(counters.held_us)).unwrap_or(u64::MAX),
                 busy_us: sum(|counters| counters.busy_us),
                 energy_mj: sum(|counters| counters.energy_mj),
             },
+            forecasts: self.forecasts,
+            series: self.series,
         })
+    }
+}
+
+/// The kinds of jobs that hold GPUs of the model, or did.
+fn kinds<'a>(held: &'a [Arc<Held>], roll_up: Option<&'a RollUp>) -> Vec<&'a str> {
+    let live = held.iter().filter_map(|held| held.snapshot.job.as_deref()).map(job_kind);
+    let rolled = roll_up.into_iter().flat_map(RollUp::kinds).map(|(kind, _)| &**kind);
+    let kinds: BTreeSet<&str> = live.chain(rolled).collect();
+    kinds.into_iter().take(MOST_JOB_KINDS).collect()
+}
+
+impl Part {
+    fn of(held: Vec<Arc<Held>>, rolled: Option<&Windows>, now: Timestamp) -> Self {
+        let rolled = rolled.into_iter().flat_map(|windows| windows.windows(now));
+        Self { held, rolled: rolled.map(|(window, metric, sum)| ((window, metric), sum)).collect() }
+    }
+
+    fn windows(&self, windows: impl Iterator<Item = Window>) -> BTreeMap<Window, BTreeMap<String, MetricUsage>> {
+        let windows = windows.map(|window| (window, self.window(window)));
+        windows.filter(|(_, metrics)| !metrics.is_empty()).collect()
     }
 
     fn window(&self, window: Window) -> BTreeMap<String, MetricUsage> {
         let brought = self.held.iter().filter_map(|held| held.snapshot.windows.get(&window)).flat_map(BTreeMap::keys);
         let mut metrics: BTreeSet<&str> = brought.map(String::as_str).collect();
         metrics.extend(self.rolled.keys().filter(|(rolled, _)| *rolled == window).map(|(_, metric)| *metric));
-        let nothing = rollup::is_rolled_up(window).then(Merged::default);
+        let nothing = is_rolled_up(window).then(Merged::default);
         let usage = |metric: &str| {
             let rolled = self.rolled.iter().find(|(key, _)| **key == (window, metric)).map(|(_, sum)| sum);
             let rolled = rolled.or(nothing.as_ref());

@@ -9,16 +9,17 @@ use farebox_pricing::usage::Window;
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use super::super::rollup::{self, Merged};
+use super::super::series::{Bucket, Merged};
 use super::super::tenant::Tenant;
-use super::super::{Mirror, merge, read};
+use super::super::{Mirror, merge};
 use super::effective::{Effective, Enough, Part, Source, by, scaled_to_peak};
-use super::{key, part};
+use super::{key, part, windows};
 use crate::snapshot::HISTOGRAMS;
 use crate::tick::Metric;
 
 /// Days before a day that its forecast is made of: those of a forecast of `7d`.
 const DAYS_BEFORE: i64 = 7;
+const DAY_S: i64 = 86_400;
 const DECIMALS: u32 = 12;
 
 /// Over the past whole days (UTC) of the last 30 on which at least a GPU-hour was held, as were at least on one of the seven
@@ -37,11 +38,11 @@ pub struct ForecastError {
 
 /// By metric, then by day since 1970.
 #[derive(Debug, Default)]
-pub(super) struct Days(BTreeMap<Metric, BTreeMap<i64, Merged>>);
+struct Days<'a>(BTreeMap<Metric, BTreeMap<i64, Vec<&'a Bucket>>>);
 
 /// Sums over days.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Judged {
+struct Judged {
     days: u32,
     absolute: Decimal,
     signed: Decimal,
@@ -60,7 +61,7 @@ impl Mirror {
         job_kind: Option<&str>,
         now: Timestamp,
     ) -> Option<ForecastError> {
-        forecast_error(read(self.shard(tenant)).get(tenant)?, gpu_model, job_kind, now)
+        forecast_error(&*self.tenant(tenant)?, gpu_model, job_kind, now)
     }
 
     /// The mean absolute error over all tenants and GPU models, weighted by the GPU-time that was held on each day. Goes through
@@ -68,11 +69,7 @@ impl Mirror {
     pub fn forecast_error_of_all(&self, now: Timestamp) -> Option<Decimal> {
         let mut all = Judged::default();
         for shard in &self.shards {
-            // One tenant at a time, so that no writer waits for all of them.
-            let names: Vec<String> = read(shard).keys().cloned().collect();
-            for name in names {
-                let tenants = read(shard);
-                let Some(tenant) = tenants.get(&name) else { continue };
+            for tenant in shard.tenants().values() {
                 for model in tenant.roll_ups.keys() {
                     all.add(&Days::of(tenant, Some(model), None, now).judged(today(now)));
                 }
@@ -93,22 +90,17 @@ pub(in crate::mirror) fn forecast_error(
 }
 
 fn today(now: Timestamp) -> i64 {
-    let seconds = rollup::bucket_seconds(Window::D30).unwrap_or(1);
-    now.as_second().div_euclid(seconds)
+    now.as_second().div_euclid(DAY_S)
 }
 
-impl Days {
-    fn of(tenant: &Tenant, gpu_model: Option<&str>, job_kind: Option<&str>, now: Timestamp) -> Self {
+impl<'a> Days<'a> {
+    fn of(tenant: &'a Tenant, gpu_model: Option<&'a str>, job_kind: Option<&'a str>, now: Timestamp) -> Self {
         let mut days = Self::default();
-        if job_kind.is_some() {
-            return days;
-        }
-        let roll_ups = tenant.roll_ups.iter().filter(|(model, _)| gpu_model.is_none_or(|asked| asked == *model));
-        for (_, roll_up) in roll_ups {
+        for windows in windows(tenant, gpu_model, job_kind) {
             for metric in HISTOGRAMS {
-                let of_metric = days.0.entry(metric).or_default();
-                for (day, bucket) in roll_up.buckets(metric.name(), Window::D30, now) {
-                    of_metric.entry(day).or_default().add(&bucket);
+                for (start, bucket) in windows.buckets(metric.name(), Window::D30, now) {
+                    let of_metric = days.0.entry(metric).or_default();
+                    of_metric.entry(start.as_second().div_euclid(DAY_S)).or_default().push(bucket);
                 }
             }
         }
@@ -127,9 +119,11 @@ impl Days {
 
     fn judge(&self, day: i64, judged: &mut Judged) {
         let enough = Enough::standard();
-        let actual = |metric| part_of(metric, self.0.get(&metric)?.get(&day)?);
-        let before: BTreeMap<Metric, Merged> =
-            self.0.iter().map(|(metric, days)| (*metric, sum(days, day.saturating_sub(DAYS_BEFORE), day))).collect();
+        let between = |from, to| -> BTreeMap<Metric, Merged> {
+            self.0.iter().map(|(metric, days)| (*metric, sum(days.range(from..to).flat_map(|(_, day)| day)))).collect()
+        };
+        let (itself, before) = (between(day, day.saturating_add(1)), between(day.saturating_sub(DAYS_BEFORE), day));
+        let actual = |metric| part_of(metric, itself.get(&metric)?);
         let expected = |metric| part_of(metric, before.get(&metric)?);
         // By the same source, or it would be two different things that are compared.
         let both = |source| by(source, expected, enough).zip(by(source, actual, enough));
@@ -143,9 +137,9 @@ impl Days {
     }
 }
 
-fn sum(days: &BTreeMap<i64, Merged>, from: i64, to: i64) -> Merged {
+fn sum<'a>(buckets: impl Iterator<Item = &'a &'a Bucket>) -> Merged {
     let mut sum = Merged::default();
-    days.range(from..to).for_each(|(_, day)| sum.add(day));
+    buckets.for_each(|bucket| bucket.add_to(&mut sum));
     sum
 }
 

@@ -136,6 +136,40 @@ fn the_scope_is_the_model_where_any_of_it_is_held() {
 }
 
 #[test]
+fn a_job_kind_is_asked_before_all_of_the_tenants() {
+    let mirror = mirror();
+    // `job-9` is of the kind `job`.
+    Gpu::new("a", "A100").report(&mirror, 0, 1, [20, 20]);
+    let other = |seq, at_ms: i64, held_ms, observed: &[(usize, u32)]| {
+        let snapshot = counted(seq, at_ms, held_ms, observed);
+        apply(&mirror, Snapshot { node: "b".to_owned(), job: Some("eval-1".to_owned()), ..snapshot });
+    };
+    other(1, 0, 1_800_000, &[(60, 1_800_000)]);
+    let of = |job_kind, at_ms| {
+        let forecast = mirror.forecast(&ForecastQuery { job_kind, ..asking(after_ms(at_ms)) }).unwrap();
+        (forecast.expected.to_string(), forecast.basis.name())
+    };
+    let expected = |share: &str, basis: &str| (share.to_owned(), basis.to_owned());
+    assert_eq!(of(Some("job"), 0), expected("0.2", "job_kind_7d"));
+    assert_eq!(of(Some("eval"), 0), expected("0.333333333333", "tenant_7d"), "half an hour is too little");
+    assert_eq!(of(Some("train"), 0), expected("0.333333333333", "tenant_7d"));
+    other(2, 1_800_000, 3_600_000, &[(60, 3_600_000)]);
+    assert_eq!(of(Some("eval"), 1_800_000), expected("0.6", "job_kind_7d"));
+    assert_eq!(of(None, 1_800_000), expected("0.4", "tenant_7d"));
+    assert_eq!(of(Some("eval"), 10 * DAY_MS), expected("0.6", "job_kind_30d"), "away for over a week");
+    assert_eq!(mirror.forecast_error("acme", None, Some("train"), after_ms(DAY_MS)), None);
+    let mut gpu = Gpu { began_ms: DAY_MS, ..Gpu::new("a", "A100") };
+    gpu.seq = 1;
+    gpu.held_ms = 3_600_000;
+    gpu.observed[20] = 3_600_000;
+    gpu.report(&mirror, 0, 1, [30, 30]);
+    let of_kind = mirror.forecast_error("acme", None, Some("job"), after_ms(2 * DAY_MS)).unwrap();
+    assert_eq!((of_kind.days, of_kind.mean_absolute.to_string().as_str()), (1, "0.1"));
+    let of_all = mirror.forecast_error("acme", None, None, after_ms(2 * DAY_MS)).unwrap();
+    assert_eq!(of_all.mean_absolute, decimal("0.1"), "0.4 was expected of both, and the one came to 0.3");
+}
+
+#[test]
 fn a_zero_that_power_contradicts_is_no_expectation() {
     let mirror = mirror();
     let zero = json!({"7d":{"gpu_util":{"mean":"0","coverage":"1","quality":"suspect_zero"}}});

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use rust_decimal::Decimal;
 
 use super::super::merge;
-use super::super::rollup::{self, Merged, RollUp};
+use super::super::rollup::Windows;
+use super::super::series::{Merged, TIER, oldest};
 use crate::snapshot::HISTOGRAMS;
 
 /// The means of one metric over time.
@@ -21,30 +22,33 @@ pub struct Series {
     pub values: Vec<Option<Decimal>>,
 }
 
-/// Of each long window, of each metric that was ever observed in it.
-pub(super) fn series(roll_up: &RollUp, now: Timestamp) -> BTreeMap<Window, BTreeMap<String, Series>> {
+/// Of each long window, of each metric that was observed in it.
+pub(super) fn series(windows: &Windows, now: Timestamp) -> BTreeMap<Window, BTreeMap<String, Series>> {
     let mut all: BTreeMap<Window, BTreeMap<String, Series>> = BTreeMap::new();
-    for window in Window::ALL {
-        for metric in HISTOGRAMS {
-            let means: BTreeMap<i64, Decimal> = roll_up
-                .buckets(metric.name(), window, now)
-                .filter_map(|(slot, bucket)| Some((slot, mean(metric.name(), window, &bucket)?)))
+    for (window, bucket) in TIER {
+        for metric in HISTOGRAMS.map(|metric| metric.name()) {
+            let means: BTreeMap<Timestamp, Decimal> = windows
+                .buckets(metric, window, now)
+                .filter_map(|(start, bucket)| {
+                    let mut merged = Merged::default();
+                    bucket.add_to(&mut merged);
+                    Some((start, mean(metric, window, &merged)?))
+                })
                 .collect();
-            if let Some(series) = of(&means, window, now) {
-                all.entry(window).or_default().insert(metric.name().to_owned(), series);
+            if let Some(series) = of(&means, bucket, now).filter(|_| !means.is_empty()) {
+                all.entry(window).or_default().insert(metric.to_owned(), series);
             }
         }
     }
     all
 }
 
-fn of(means: &BTreeMap<i64, Decimal>, window: Window, now: Timestamp) -> Option<Series> {
-    if means.is_empty() {
-        return None;
-    }
-    let (step_s, slots) = (rollup::bucket_seconds(window)?, rollup::slots(window, now));
-    let start = Timestamp::from_second(slots.start().checked_mul(step_s)?).ok()?;
-    Some(Series { start, step_s, values: slots.map(|slot| means.get(&slot).copied()).collect() })
+fn of(means: &BTreeMap<Timestamp, Decimal>, (step_s, count): (i64, i64), now: Timestamp) -> Option<Series> {
+    let first = oldest(now, (step_s, count));
+    let start = |slot: i64| Timestamp::from_second(slot.checked_mul(step_s)?).ok();
+    let slots = first..first.saturating_add(count);
+    let values = slots.map(|slot| means.get(&start(slot)?).copied()).collect();
+    Some(Series { start: start(first)?, step_s, values })
 }
 
 fn mean(metric: &str, window: Window, bucket: &Merged) -> Option<Decimal> {

@@ -52,6 +52,11 @@ fn it_says_what_to_expect_and_where_it_comes_from() {
     assert_eq!((effective.expected, effective.basis.name().as_str()), (decimal("0.8"), "tenant_7d"));
     assert_eq!(usage.forecasts[0].forecast, effective);
     assert_eq!((usage.forecasts[0].job_kind.as_deref(), usage.forecasts[0].error), (None, None));
+    let of_kind = &usage.forecasts[1];
+    assert_eq!((of_kind.job_kind.as_deref(), of_kind.forecast.basis.name().as_str()), (Some("job"), "job_kind_7d"));
+    assert_eq!(usage.job_kinds.keys().collect::<Vec<_>>(), ["job"]);
+    assert_eq!(usage.job_kinds["job"].keys().copied().collect::<Vec<_>>(), [Window::H24, Window::D7, Window::D30]);
+    assert_eq!(usage.job_kinds["job"][&Window::D7], usage.windows[&Window::D7], "all jobs are of this kind");
     let source = UsageSource {
         node: "gpu-07".to_owned(),
         job: Some("job-9".to_owned()),
