@@ -47,11 +47,11 @@ use limits::reserve;
 use shard::Shard;
 use tenant::{Held, SnapshotKey, Tenant};
 
-pub use forecast::{Basis, BasisScope, Forecast, ForecastQuery};
+pub use forecast::{Basis, BasisScope, Forecast, ForecastError, ForecastQuery};
 pub use kept::{KeptRollUp, NotARollUp};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
 pub use newest::Newest;
-pub use usage::{HeldDevice, MetricUsage, ModelUsage};
+pub use usage::{Expectation, HeldDevice, MetricUsage, ModelUsage, Series, UsageSource};
 
 /// Enough that a sweep, which locks one shard at a time, does not hold up those who deliver.
 const SHARDS: usize = 64;
