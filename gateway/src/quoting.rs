@@ -44,7 +44,7 @@ pub(crate) struct Road {
     pub catalog: Catalog,
     /// Outcomes of this catalogue's policies.
     pub memo: Option<Memo>,
-    pub mirror: Mirror,
+    pub mirror: Arc<Mirror>,
     pub quotes: RecentQuotes,
     /// `None`: what is priced is a preview, which nobody can accept.
     pub issuer: Option<Issuer>,

@@ -22,6 +22,12 @@ pub struct Whose<'a> {
     pub job: Option<&'a str>,
 }
 
+impl Default for Keyspace {
+    fn default() -> Self {
+        Self { prefix: "farebox".to_owned(), shards: 1 }
+    }
+}
+
 impl Keyspace {
     pub fn shard_of(&self, tenant: &str) -> u32 {
         let digest = Sha256::digest(tenant.as_bytes());
@@ -39,6 +45,21 @@ impl Keyspace {
 
     pub fn index(&self, shard: u32) -> String {
         self.key(shard, "index")
+    }
+
+    /// Sorted set of the keys of roll-ups, by when they expire.
+    pub fn roll_ups(&self, shard: u32) -> String {
+        self.key(shard, "roll-ups")
+    }
+
+    /// The index of snapshots, and how the keys that belong in it begin.
+    pub(super) fn index_of_snapshots(&self, shard: u32) -> (String, String) {
+        (self.index(shard), self.key(shard, "snapshot:"))
+    }
+
+    /// The index of roll-ups, and how the keys that belong in it begin.
+    pub(super) fn index_of_roll_ups(&self, shard: u32) -> (String, String) {
+        (self.roll_ups(shard), self.key(shard, "roll-up:"))
     }
 
     pub fn snapshot(&self, whose: Whose<'_>) -> String {
