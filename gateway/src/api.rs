@@ -28,6 +28,7 @@ use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
+use farebox_metering::redis::feed::FeedWatch;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -48,6 +49,8 @@ pub(crate) struct Gateway {
     pub road: Arc<Road>,
     pub workers: Workers,
     pub clock: Clock,
+    /// `None`: usage snapshots come over HTTP only.
+    pub feed: Option<FeedWatch>,
     pub metrics: Arc<Metrics>,
     pub snapshot_schema: Arc<Schema>,
     pub body_limit_bytes: usize,

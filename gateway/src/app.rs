@@ -2,6 +2,7 @@
 //!
 //! Configuration is complete before this is called. The clock, the sockets and the stop signal are arguments.
 
+mod feeding;
 mod sandboxing;
 
 use std::convert::Infallible;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use axum::Router;
 use farebox_metering::mirror::Mirror;
+use farebox_metering::redis::feed::{Feed, FeedError};
 use farebox_metering::snapshot::WireSnapshot;
 use farebox_sandbox::{Memo, SandboxError};
 use jiff::SignedDuration;
@@ -40,6 +42,8 @@ pub struct App {
     turned_away: Arc<TurnedAway>,
     sweep_every: Duration,
     forecast_error: Arc<LatestShare>,
+    /// `None`: snapshots come over HTTP only.
+    feed: Option<Feed>,
 }
 
 /// Sockets, bound by the caller. `/metrics` is on its own where there is one for it, else on the main one.
@@ -57,6 +61,8 @@ pub enum BuildError {
     Schema(#[from] SchemaError),
     #[error("the pricing threads cannot be started")]
     Workers(#[source] std::io::Error),
+    #[error(transparent)]
+    Feed(#[from] FeedError),
     #[error("no plan can be priced under:\n{}", lines(.0))]
     NoPlans(Vec<CatalogProblem>),
 }
@@ -89,7 +95,7 @@ impl App {
             intake: Intake::new()?,
             catalog,
             memo: config.memo.map(Memo::new),
-            mirror: Mirror::new(config.mirror),
+            mirror: Arc::new(Mirror::new(config.mirror)),
             quotes: RecentQuotes::new(config.quotes.kept),
             what_ifs: WhatIfCounters::default(),
             issuer: Some(issuer),
@@ -97,7 +103,7 @@ impl App {
         let turned_away = Arc::new(TurnedAway::default());
         let forecast_error = Arc::new(LatestShare::default());
         let (observed, away, error) = (Arc::clone(&road), Arc::clone(&turned_away), Arc::clone(&forecast_error));
-        let metrics = Metrics::new(move || Observed {
+        let mut metrics = Metrics::new(move || Observed {
             mirror: observed.mirror.counters(),
             memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
@@ -106,8 +112,14 @@ impl App {
             forecast_error: error.get(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
+        let feed = feeding::start(config, &road.mirror, &clock)?;
+        let watch = feed.as_ref().map(Feed::watch);
+        if let Some(watch) = &watch {
+            metrics.watch_feed(watch.clone());
+        }
         let gateway = Gateway {
             road,
+            feed: watch,
             workers,
             clock,
             metrics: Arc::new(metrics),
@@ -119,11 +131,11 @@ impl App {
             streams: Streams::new(config.http.bounds.streams),
         };
         let sweep_every = sweep_every(config.mirror.retention);
-        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every, forecast_error })
+        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every, forecast_error, feed })
     }
 
     /// Serves until `stop`, then answers what was accepted and returns.
-    pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = ()> + Send + 'static) {
+    pub async fn serve(mut self, listeners: Listeners, stop: impl Future<Output = ()> + Send + 'static) {
         let (told, stopped) = watch::channel(false);
         let draining = self.gateway.draining.clone();
         tokio::spawn(async move {
@@ -152,6 +164,10 @@ impl App {
             None => serving_main.await,
         };
         tracing::info!(aborted = drained.aborted, "drained");
+        // Threads of their own, which end by themselves within a second: waiting for them must not hold up this one.
+        if let Some(feed) = self.feed.take() {
+            let _ = tokio::task::spawn_blocking(|| feed.stop()).await;
+        }
     }
 
     fn service(&self, router: Router) -> Service {

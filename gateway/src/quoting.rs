@@ -52,7 +52,7 @@ pub(crate) struct Road {
     pub catalog: Catalog,
     /// Outcomes of this catalogue's policies.
     pub memo: Option<Memo>,
-    pub mirror: Mirror,
+    pub mirror: Arc<Mirror>,
     pub quotes: RecentQuotes,
     /// How what-ifs ended.
     pub what_ifs: WhatIfCounters,

@@ -3,6 +3,7 @@
 //! Metrics are a value, not a global: whoever counts is handed them. Names begin with `farebox_` and end in their unit;
 //! a label takes its values from code or from what was deployed, and from only so many of those.
 
+mod feed;
 mod labels;
 mod log;
 mod observed;
@@ -13,6 +14,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+use farebox_metering::redis::feed::FeedWatch;
 use farebox_pricing::pipeline::StepCost;
 use farebox_pricing::policy::Fault;
 use hyper::{Method, StatusCode};
@@ -118,6 +120,11 @@ impl Metrics {
         metrics.register();
         metrics.registry.register_collector(Box::new(observed::Collector::new(observe)));
         metrics
+    }
+
+    /// From now on a scrape has what the feed from Redis tells.
+    pub(crate) fn watch_feed(&mut self, feed: FeedWatch) {
+        self.registry.register_collector(Box::new(feed::Collector(feed)));
     }
 
     fn register(&mut self) {

@@ -31,6 +31,7 @@ mod operations;
 mod overload;
 mod quotes;
 mod rate_table;
+mod redis;
 mod snapshots;
 mod tidy;
 mod twin;

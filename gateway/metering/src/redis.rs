@@ -10,6 +10,7 @@
 //! | `{farebox:0}:count` | how many were ever appended to the stream: the last entry's `n` | agents |
 //! | `{farebox:0}:index` | sorted set of snapshot keys, by when they expire (ms, the server's clock) | agents |
 //! | `{farebox:0}:roll-up:…` | what is rolled up of a tenant and GPU model, with the gateways' MAC | gateways |
+//! | `{farebox:0}:roll-ups` | sorted set of roll-up keys, by when they expire (ms, the server's clock) | gateways |
 //!
 //! A shard is a hash tag, so that all that one script touches is in one slot. A tenant is in one shard.
 //!

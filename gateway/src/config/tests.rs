@@ -5,6 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
+mod redis;
+
+/// Nobody's certificate.
+const AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBdTCCARugAwIBAgIUFw0UlvJLuH4VNfsf3+pL5frHAKswCgYIKoZIzj0EAwIw\n\
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjEyMDExNjM5MThaGA8yMTI2MTEwNzE2Mzkx\n\
+OFowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABKAw\n\
+Bhkb4I2rGD5IawpqY7BK6YoZsx9M65DhuV78COcYKE+V7mfrIOI9OpXj/x4h+YlU\n\
+8ETqA9nsJ8qWfNlM7a+jUzBRMB0GA1UdDgQWBBSmmj8Tv35rbEkTZg5UrxMoO49l\n\
+tjAfBgNVHSMEGDAWgBSmmj8Tv35rbEkTZg5UrxMoO49ltjAPBgNVHRMBAf8EBTAD\n\
+AQH/MAoGCCqGSM49BAMCA0gAMEUCIFF9t6u+EJTiAyTeb0prbEjczjS7fSsb6HsE\n\
+LH4VJCdbAiEArjhgN1LB27/ax2aEntb6Q2SzuMg/pzAthhK5+R377IY=\n\
+-----END CERTIFICATE-----\n";
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const KEY: (&str, &str) = ("FAREBOX_TOKENS_KEYS", "k:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
 
@@ -80,15 +94,21 @@ fn the_example_names_every_setting_and_what_is_commented_out_in_it_works() {
         .lines()
         .map(|line| line.strip_prefix("# ").filter(|comment| is_setting(comment)).unwrap_or(line))
         .filter(|line| !line.starts_with('#'))
-        .map(|line| line.replace("/run/secrets/farebox-2026-12", "SECRET_FILE"))
+        .map(str::to_owned)
         .collect();
-    let secret_file = File::new(SECRET);
-    let text = uncommented.join("\n").replace("SECRET_FILE", &secret_file.0.display().to_string());
+    let (secret_file, authority) = (File::new(SECRET), File::new(AUTHORITY));
+    let secrets = ["/run/secrets/farebox-2026-12", "/run/secrets/farebox-redis", "/run/secrets/farebox-agent-gpu-07"];
+    let mut text = uncommented.join("\n").replace("redis://", "rediss://");
+    for secret in secrets {
+        text = text.replace(secret, &secret_file.0.display().to_string());
+    }
+    text = text.replace("/etc/farebox/redis-ca.pem", &authority.0.display().to_string());
     let file = File::new(&text);
     let config = load(Some(&file.0), &[]).unwrap();
     assert_eq!(config.metrics_listen, Some("127.0.0.1:9090".parse().unwrap()));
     assert_eq!(config.quotes.workers, 2);
     assert_eq!(config.code_cache, Some(PathBuf::from("/var/cache/farebox/compiled")));
+    assert_eq!(config.redis.unwrap().settings.to_string(), "rediss://127.0.0.1:6379/0");
     // A value that no setting takes, for each line: what is not named in the example would be missing here.
     let count = text.lines().filter(|line| line.contains(" = ")).count();
     let broken: String = text
@@ -100,7 +120,7 @@ fn the_example_names_every_setting_and_what_is_commented_out_in_it_works() {
         let errors = load(Some(&file.0), &[]).unwrap_err();
         errors.iter().map(|error| error.to_string()).collect()
     };
-    assert_eq!(named.len(), count - 1, "one for each setting, and one for the key: {named:#?}");
+    assert_eq!(named.len(), count - 3, "one for each setting, one for the key, one for the agent: {named:#?}");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use farebox_metering::mirror::MirrorCounters;
+use farebox_metering::mirror::{Mirror, MirrorCounters, MirrorLimits};
+use farebox_metering::redis::feed::{AgentKeys, Feed, FeedSettings, SealKeys};
+use farebox_metering::redis::link::RedisSettings;
 use farebox_sandbox::MemoCounters;
 use tracing::level_filters::LevelFilter;
 
@@ -12,6 +14,23 @@ use super::*;
 mod lint;
 
 fn metrics() -> Metrics {
+    let mut metrics = counted_elsewhere();
+    metrics.watch_feed(feed());
+    metrics
+}
+
+/// Of a Redis that is not there.
+fn feed() -> FeedWatch {
+    let settings = FeedSettings {
+        redis: RedisSettings::parse_url("redis://127.0.0.1:1").unwrap(),
+        agents: AgentKeys::default(),
+        seal: SealKeys::new(vec![[1; 32]]).unwrap(),
+    };
+    let mirror = Arc::new(Mirror::new(MirrorLimits::default()));
+    Feed::start(settings, mirror, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap().watch()
+}
+
+fn counted_elsewhere() -> Metrics {
     Metrics::new(|| Observed {
         mirror: MirrorCounters {
             applied: 7,
@@ -130,6 +149,18 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_http_connections_refused_total 11",
             "# UNIT farebox_forecast_absolute_error_ratio ratio",
             "farebox_forecast_absolute_error_ratio 0.0625",
+            "farebox_mirror_feed_shards 1",
+            "farebox_mirror_feed_connected 0",
+            "farebox_mirror_feed_lag_seconds_count 0",
+            "farebox_mirror_feed_entries_total 0",
+            "farebox_mirror_feed_gaps_total 0",
+            "farebox_mirror_feed_bootstraps_total 0",
+            "farebox_mirror_feed_roll_ups_kept_total 0",
+            "farebox_mirror_feed_roll_ups_restored_total 0",
+            "farebox_mirror_feed_roll_ups_refused_total 0",
+            "farebox_mirror_feed_roll_ups_failed_total 0",
+            "farebox_mirror_feed_dropped_total{reason=\"mac_wrong\"} 0",
+            "farebox_mirror_feed_dropped_total{reason=\"foreign_tenant\"} 0",
         ],
     );
     assert!(text.ends_with("# EOF\n"));

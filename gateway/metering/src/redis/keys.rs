@@ -54,6 +54,21 @@ impl Keyspace {
         self.key(shard, "index")
     }
 
+    /// Sorted set of the keys of roll-ups, by when they expire.
+    pub fn roll_ups(&self, shard: u32) -> String {
+        self.key(shard, "roll-ups")
+    }
+
+    /// The index of snapshots, and how the keys that belong in it begin.
+    pub(super) fn index_of_snapshots(&self, shard: u32) -> (String, String) {
+        (self.index(shard), self.key(shard, "snapshot:"))
+    }
+
+    /// The index of roll-ups, and how the keys that belong in it begin.
+    pub(super) fn index_of_roll_ups(&self, shard: u32) -> (String, String) {
+        (self.roll_ups(shard), self.key(shard, "roll-up:"))
+    }
+
     pub fn snapshot(&self, whose: Whose<'_>) -> String {
         let mut key = self.key(self.shard_of(whose.tenant), "snapshot");
         for part in [Some(whose.tenant), Some(whose.node), Some(whose.gpu_model), whose.job].into_iter().flatten() {

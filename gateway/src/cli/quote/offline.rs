@@ -1,5 +1,7 @@
 //! Pricing in this process: the road of the gateway, over a mirror of its own and without an issuer.
 
+use std::sync::Arc;
+
 use farebox_metering::mirror::{Applied, Mirror, MirrorLimits};
 use farebox_metering::snapshot::WireSnapshot;
 use jiff::Timestamp;
@@ -26,7 +28,7 @@ pub(super) fn quote(
 ) -> Result<Answer, Failure> {
     let (data, policies) = places.existing()?;
     // What is wrong with what was given is told before the policies are compiled, which takes seconds.
-    let mirror = Mirror::new(MirrorLimits::default());
+    let mirror = Arc::new(Mirror::new(MirrorLimits::default()));
     observe(&mirror, snapshots, now)?;
     let intake = Intake::new().map_err(Failure::new)?;
     intake
