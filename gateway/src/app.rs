@@ -16,9 +16,10 @@ use farebox_sandbox::{Memo, SandboxError};
 use jiff::SignedDuration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::api::{self, Draining, Gateway};
+use crate::api::{self, Draining, Gateway, Streams};
 use crate::catalog::{Catalog, CatalogProblem};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -27,7 +28,7 @@ use crate::ledger::RecentQuotes;
 use crate::quoting::{Issuer, Road, WhatIfCounters, WhatIfCounts};
 use crate::schema::{Schema, SchemaError};
 use crate::serving::{self, Service, TurnedAway, serve};
-use crate::telemetry::{Metrics, Observed, ObservedWhatIfs};
+use crate::telemetry::{LatestShare, Metrics, Observed, ObservedWhatIfs};
 use crate::workers::Workers;
 use sandboxing::sandbox;
 
@@ -38,6 +39,7 @@ pub struct App {
     serving: serving::Limits,
     turned_away: Arc<TurnedAway>,
     sweep_every: Duration,
+    forecast_error: Arc<LatestShare>,
 }
 
 /// Sockets, bound by the caller. `/metrics` is on its own where there is one for it, else on the main one.
@@ -93,13 +95,15 @@ impl App {
             issuer: Some(issuer),
         });
         let turned_away = Arc::new(TurnedAway::default());
-        let (observed, away) = (Arc::clone(&road), Arc::clone(&turned_away));
+        let forecast_error = Arc::new(LatestShare::default());
+        let (observed, away, error) = (Arc::clone(&road), Arc::clone(&turned_away), Arc::clone(&forecast_error));
         let metrics = Metrics::new(move || Observed {
             mirror: observed.mirror.counters(),
             memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
             what_ifs: what_ifs(observed.what_ifs.read()),
             connections_refused: away.connections_refused(),
+            forecast_error: error.get(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
         let gateway = Gateway {
@@ -112,9 +116,10 @@ impl App {
             bounds: config.http.bounds,
             origins: Arc::new(config.http.origins.clone()),
             draining: Draining::default(),
+            streams: Streams::new(config.http.bounds.streams),
         };
         let sweep_every = sweep_every(config.mirror.retention);
-        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every })
+        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every, forecast_error })
     }
 
     /// Serves until `stop`, then answers what was accepted and returns.
@@ -128,10 +133,12 @@ impl App {
         });
         let (road, clock, until_stopped) =
             (Arc::clone(&self.gateway.road), self.gateway.clock.clone(), until(stopped.clone()));
+        let error = Arc::clone(&self.forecast_error);
         tokio::spawn(async move {
             tokio::select! {
                 () = until_stopped => {}
                 never = sweep(&road.mirror, &clock, self.sweep_every) => match never {},
+                never = judge_forecasts(&road, &clock, self.sweep_every, &error) => match never {},
             }
         });
         let main = self.service(api::router(self.gateway.clone(), listeners.metrics.is_none()));
@@ -175,6 +182,19 @@ async fn sweep(mirror: &Mirror, clock: &Clock, every: Duration) -> Infallible {
     loop {
         ticks.tick().await;
         mirror.sweep(clock.now());
+    }
+}
+
+/// Finds out how far off forecasts have been, at regular intervals. It goes through all that is rolled up: not for the threads
+/// that serve connections.
+async fn judge_forecasts(road: &Arc<Road>, clock: &Clock, every: Duration, error: &LatestShare) -> Infallible {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (road, now) = (Arc::clone(road), clock.now());
+        let judged = spawn_blocking(move || road.mirror.forecast_error_of_all(now)).await;
+        error.set(judged.ok().flatten());
     }
 }
 

@@ -234,6 +234,7 @@ fn http(source: &mut Source<'_>) -> Http {
     let bounds = Bounds {
         requests: source.setting("http.max_requests", &number(1..=1_000_000), usual.requests),
         request_timeout: source.setting("http.request_timeout", &long, usual.request_timeout),
+        streams: source.setting("http.max_streams", &number(1..=1_000_000), usual.streams),
     };
     // Else a body that never ends would be answered as our slowness, not as its sender's.
     if bounds.request_timeout <= serving.body_read_timeout {

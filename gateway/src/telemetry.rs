@@ -26,7 +26,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use labels::{Build, Evaluations, Fault as FaultLabels, HostFault, Names, Policy, Quote, Reason, Request, Route};
 pub use log::{LogFormat, LogSettings, log_subscriber};
-pub(crate) use observed::{Observed, WhatIfs as ObservedWhatIfs};
+pub(crate) use observed::{LatestShare, Observed, WhatIfs as ObservedWhatIfs};
 
 /// The media type of [`Metrics::encode`].
 pub(crate) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -81,6 +81,7 @@ pub(crate) struct Metrics {
     request_seconds: Family<Route, Histogram, fn() -> Histogram>,
     response_bytes: Family<Route, Histogram, fn() -> Histogram>,
     requests_in_flight: Gauge,
+    streams_open: Gauge,
     requests_abandoned: Counter,
     requests_shed: Family<Reason, Counter>,
     quotes: Family<Quote, Counter>,
@@ -102,6 +103,7 @@ impl Metrics {
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             response_bytes: Family::new_with_constructor(|| Histogram::new(RESPONSE_BYTES)),
             requests_in_flight: Gauge::default(),
+            streams_open: Gauge::default(),
             requests_abandoned: Counter::default(),
             requests_shed: Family::default(),
             quotes: Family::default(),
@@ -142,6 +144,7 @@ impl Metrics {
             self.response_bytes.clone(),
         );
         registry.register("http_requests_in_flight", "Requests being answered now", self.requests_in_flight.clone());
+        registry.register("http_streams_open", "Answers that go on, open now", self.streams_open.clone());
         registry.register(
             "http_requests_abandoned",
             "Requests that ended without an answer: the client went away, or the handler panicked",
@@ -185,6 +188,15 @@ impl Metrics {
 
     pub(crate) fn http_left(&self) {
         self.requests_in_flight.dec();
+    }
+
+    /// An answer that goes on; [`Metrics::stream_ended`] takes it back.
+    pub(crate) fn stream_began(&self) {
+        self.streams_open.inc();
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.streams_open.dec();
     }
 
     pub(crate) fn http_abandoned(&self) {

@@ -36,3 +36,4 @@ mod tidy;
 mod twin;
 mod twin_context;
 mod usage;
+mod usage_stream;

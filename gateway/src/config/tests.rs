@@ -127,6 +127,7 @@ fn every_setting_comes_from_the_file_and_from_the_environment_above_it() {
         ("http.write_timeout", "\"8s\""),
         ("http.max_connections", "9"),
         ("http.max_requests", "10"),
+        ("http.max_streams", "14"),
         ("http.cors_origins", "\"https://shop.example, http://[::1]:3000\""),
         ("http.drain_timeout", "\"21s\""),
         ("mirror.retention", "\"11m\""),

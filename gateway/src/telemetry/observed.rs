@@ -1,6 +1,7 @@
 //! Numbers that are counted elsewhere and read at each scrape.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use farebox_metering::mirror::MirrorCounters;
 use farebox_sandbox::MemoCounters;
@@ -9,9 +10,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive as _;
 
 /// The state of the mirror, of the memo, of the quote store and of the servers at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Observed {
     pub mirror: MirrorCounters,
     pub memo: MemoCounters,
@@ -20,6 +23,29 @@ pub(crate) struct Observed {
     pub what_ifs: WhatIfs,
     /// Connections beyond the limit, since the start.
     pub connections_refused: u64,
+    /// How far off forecasts of utilisation have been, a share of 1.
+    pub forecast_error: Option<f64>,
+}
+
+/// A share of 1 that is found out now and then; unknown at first.
+#[derive(Debug)]
+pub(crate) struct LatestShare(AtomicU64);
+
+impl Default for LatestShare {
+    fn default() -> Self {
+        Self(AtomicU64::new(f64::NAN.to_bits()))
+    }
+}
+
+impl LatestShare {
+    pub(crate) fn set(&self, share: Option<Decimal>) {
+        let share = share.and_then(|share| share.to_f64()).unwrap_or(f64::NAN);
+        self.0.store(share.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> Option<f64> {
+        Some(f64::from_bits(self.0.load(Ordering::Relaxed))).filter(|share| !share.is_nan())
+    }
 }
 
 /// How the what-ifs of quotes ended, since the start.
@@ -50,7 +76,7 @@ where
     Observe: Fn() -> Observed + Send + Sync + 'static,
 {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let Observed { mirror, memo, quotes_kept, what_ifs, connections_refused } = (self.0)();
+        let Observed { mirror, memo, quotes_kept, what_ifs, connections_refused, forecast_error } = (self.0)();
         let gauges = [
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
@@ -70,6 +96,14 @@ where
         let bytes = ConstGauge::new(memo.bytes);
         let help = "Memory of the outcomes that are kept, estimated.";
         bytes.encode(encoder.encode_descriptor("memo", help, Some(&Unit::Bytes), MetricType::Gauge)?)?;
+        if let Some(error) = forecast_error {
+            let unit = Unit::Other("ratio".to_owned());
+            let help = "Mean absolute error of forecasts of utilisation over past days, weighted by held GPU-time.";
+            let gauge = ConstGauge::new(error);
+            let descriptor =
+                encoder.encode_descriptor("forecast_absolute_error", help, Some(&unit), MetricType::Gauge)?;
+            gauge.encode(descriptor)?;
+        }
         let counters = [
             ("mirror_snapshots_applied", "Snapshots that became the newest of their key.", mirror.applied),
             ("mirror_snapshots_not_newer", "Snapshots that came late or twice.", mirror.not_newer),

@@ -39,6 +39,7 @@ fn metrics() -> Metrics {
         quotes_kept: 9,
         what_ifs: ObservedWhatIfs { saving: 41, without_saving: 42, not_priced: 43, faulted: 44 },
         connections_refused: 11,
+        forecast_error: Some(0.0625),
     })
 }
 
@@ -67,6 +68,9 @@ fn a_scrape_has_every_number_under_its_name() {
     metrics.http_began();
     metrics.http_began();
     metrics.http_left();
+    metrics.stream_began();
+    metrics.stream_began();
+    metrics.stream_ended();
     metrics.http_abandoned();
     metrics.http_shed(Shed::Busy);
     metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
@@ -82,6 +86,7 @@ fn a_scrape_has_every_number_under_its_name() {
             &format!("farebox_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
             "farebox_http_requests_total{route=\"/v1/quotes/{id}\",method=\"GET\",status=\"200\"} 1",
             "farebox_http_requests_total{route=\"unmatched\",method=\"other\",status=\"404\"} 1",
+            "farebox_http_streams_open 1",
             "# UNIT farebox_http_request_duration_seconds seconds",
             "farebox_http_request_duration_seconds_bucket{le=\"0.00025\",route=\"/v1/quotes/{id}\",method=\"GET\"} 1",
             "farebox_http_request_duration_seconds_sum{route=\"unmatched\",method=\"other\"} 60.0",
@@ -123,9 +128,22 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_holdings 35",
             "farebox_mirror_holdings_let_go_total 36",
             "farebox_http_connections_refused_total 11",
+            "# UNIT farebox_forecast_absolute_error_ratio ratio",
+            "farebox_forecast_absolute_error_ratio 0.0625",
         ],
     );
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn what_is_not_known_is_not_shown() {
+    let latest = LatestShare::default();
+    assert_eq!(latest.get(), None);
+    assert!(!Metrics::new(Observed::default).encode().contains("forecast_absolute_error"));
+    latest.set(Some(rust_decimal::Decimal::new(25, 2)));
+    assert_eq!(latest.get(), Some(0.25));
+    latest.set(None);
+    assert_eq!(latest.get(), None);
 }
 
 #[test]
