@@ -1,6 +1,6 @@
-//! The utilisation that a quote expects, on the wire.
+//! The utilisation to expect, on the wire: of a quote, and of a tenant.
 
-use farebox_metering::mirror::{Basis, BasisScope, Forecast};
+use farebox_metering::mirror::Forecast;
 use farebox_pricing::exact;
 use rust_decimal::Decimal;
 use serde::Serialize;
@@ -9,47 +9,43 @@ use utoipa::ToSchema;
 /// Decimals of a share: a hundredth of a per cent.
 const DECIMALS: u32 = 4;
 
-#[derive(Debug, PartialEq, Serialize, ToSchema)]
-#[schema(as = EffectiveUtilisation)]
-pub(crate) struct EffectiveUtilisationView {
-    /// Shares of 1 with at most four decimals, rounded half-even.
+/// Shares of 1 with at most four decimals, rounded half-even.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ExpectedUtilisation {
+    /// The mean of the basis.
     #[schema(example = "0.82")]
     expected: String,
-    /// The 25th percentile of the observed time; `null` where no distribution was observed, as is `high`.
+    /// The 25th percentile of the observed time; `null` where only a snapshot's own window tells.
     #[schema(example = "0.77")]
     low: Option<String>,
     /// The 75th.
     #[schema(example = "0.86")]
     high: Option<String>,
-    /// Whose past it is, and how much of it: `tenant_7d`, `job_kind_30d` …
-    #[schema(example = "tenant_7d")]
-    basis: String,
-    /// What was measured: the metric that limits, `sm_util`, `dram_active` or `tensor_active`, where the GPUs report them;
-    /// else `gpu_util`.
+    /// What was measured: the metric that limits, `sm_util`, `dram_active` or `tensor_active`, where the GPUs report them; else
+    /// `gpu_util`.
     #[schema(example = "gpu_util")]
     metric: &'static str,
+    /// Whose past it is, and how much of it: `job_kind_7d`, `job_kind_30d`, `tenant_7d`, `tenant_30d` or `tenant_24h`.
+    #[schema(example = "tenant_7d")]
+    basis: String,
 }
 
-impl EffectiveUtilisationView {
-    pub(crate) fn of(forecast: &Forecast) -> Self {
-        let print = |share: Decimal| exact::print(share.round_dp(DECIMALS));
-        let Basis { scope, window } = forecast.basis;
-        let scope = match scope {
-            BasisScope::JobKind => "job_kind",
-            BasisScope::Tenant => "tenant",
-        };
+impl ExpectedUtilisation {
+    pub(super) fn of(forecast: &Forecast) -> Self {
+        let share = |share: Decimal| exact::print(share.round_dp(DECIMALS));
         Self {
-            expected: print(forecast.expected),
-            low: forecast.band.map(|(low, _)| print(low)),
-            high: forecast.band.map(|(_, high)| print(high)),
-            basis: format!("{scope}_{}", window.as_str()),
+            expected: share(forecast.expected),
+            low: forecast.band.map(|(low, _)| share(low)),
+            high: forecast.band.map(|(_, high)| share(high)),
             metric: forecast.metric,
+            basis: forecast.basis.name(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use farebox_metering::mirror::{Basis, BasisScope};
     use farebox_pricing::usage::Window;
     use serde_json::json;
 
@@ -65,7 +61,7 @@ mod tests {
             metric: "gpu_util",
             basis,
         };
-        let shown = |forecast: &Forecast| serde_json::to_value(EffectiveUtilisationView::of(forecast)).unwrap();
+        let shown = |forecast: &Forecast| serde_json::to_value(ExpectedUtilisation::of(forecast)).unwrap();
         let expected =
             json!({"expected": "0.82", "low": "0.77", "high": "0.8602", "basis": "tenant_7d", "metric": "gpu_util"});
         assert_eq!(shown(&known), expected);

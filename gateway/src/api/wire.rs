@@ -10,7 +10,7 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::effective_utilisation::EffectiveUtilisationView;
+use super::effective_utilisation::ExpectedUtilisation;
 use super::usage_view::{SnapshotView, snapshot_of};
 use crate::ledger::{Message, Quote};
 
@@ -34,7 +34,7 @@ pub(crate) struct QuoteView<'a> {
     lines: Vec<LineView<'a>>,
     totals: TotalsView,
     /// The expected effective utilisation of the GPUs; `null` where nothing is known of them. It moves no price.
-    effective_utilisation: Option<EffectiveUtilisationView>,
+    effective_utilisation: Option<ExpectedUtilisation>,
     inputs: InputsView<'a>,
     plan: PlanView<'a>,
     decision_id: &'a str,
@@ -222,7 +222,7 @@ impl<'a> QuoteView<'a> {
                 tax: print(Amount::ZERO),
                 total: print(settled.totals.total),
             },
-            effective_utilisation: quote.effective_utilisation.as_ref().map(EffectiveUtilisationView::of),
+            effective_utilisation: quote.effective_utilisation.as_ref().map(ExpectedUtilisation::of),
             inputs: InputsView {
                 price_book: &input.offer().price_book,
                 snapshot: match input.usages() {

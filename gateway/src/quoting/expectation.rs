@@ -17,6 +17,7 @@ pub(super) fn of(mirror: &Mirror, request: &QuoteRequest, rules: &UsageRules, no
         })),
         min_coverage: rules.min_coverage,
         thin_held_us: rules.thin_held_us,
+        hard_stale_ms: rules.hard_stale_ms,
         now,
     })
 }

@@ -11,7 +11,8 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use expectations::{ExpectedUtilisation, JobKindForecast, expected, job_kind_forecast};
+use super::super::effective_utilisation::ExpectedUtilisation;
+use expectations::{JobKindForecast, job_kind_forecast};
 
 /// Of a share in a series: a hundredth of a per cent, finer than anything that is drawn.
 const DECIMALS: u32 = 4;
@@ -178,7 +179,7 @@ pub(super) fn model(usage: ModelUsage) -> GpuModelUsage {
         windows: windows(usage.windows),
         job_kinds: usage.job_kinds.into_iter().map(|(kind, of)| (kind, windows(of))).collect(),
         series: usage.series.into_iter().map(|(window, of)| (window.as_str(), all_series(of))).collect(),
-        effective: usage.effective.as_ref().map(expected),
+        effective: usage.effective.as_ref().map(ExpectedUtilisation::of),
         forecasts: usage.forecasts.into_iter().map(job_kind_forecast).collect(),
         counters: GpuCounters {
             held_us: usage.counters.held_us.to_string(),

@@ -1,31 +1,11 @@
 //! What utilisation to expect, on the wire.
 
-use farebox_metering::mirror::{Expectation, Forecast, ForecastError};
+use farebox_metering::mirror::{Expectation, ForecastError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::share;
-
-/// Shares of 1 with at most four decimals, rounded half-even.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExpectedUtilisation {
-    /// The mean of the basis.
-    #[schema(example = "0.82")]
-    expected: String,
-    /// The 25th percentile of the observed time; `null` where only a snapshot's own window tells.
-    #[schema(example = "0.77")]
-    low: Option<String>,
-    /// The 75th.
-    #[schema(example = "0.86")]
-    high: Option<String>,
-    /// What was measured: the metric that limits, `sm_util`, `dram_active` or `tensor_active`, where the GPUs report them; else
-    /// `gpu_util`.
-    #[schema(example = "gpu_util")]
-    metric: &'static str,
-    /// Whose past it is, and how much of it: `job_kind_7d`, `job_kind_30d`, `tenant_7d`, `tenant_30d` or `tenant_24h`.
-    #[schema(example = "tenant_7d")]
-    basis: String,
-}
+use crate::api::effective_utilisation::ExpectedUtilisation;
 
 /// What to expect of the jobs of one kind.
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,16 +36,6 @@ pub(crate) struct UtilisationForecastError {
     in_band: String,
 }
 
-pub(super) fn expected(forecast: &Forecast) -> ExpectedUtilisation {
-    ExpectedUtilisation {
-        expected: share(forecast.expected),
-        low: forecast.band.map(|(low, _)| share(low)),
-        high: forecast.band.map(|(_, high)| share(high)),
-        metric: forecast.metric,
-        basis: forecast.basis.name(),
-    }
-}
-
 pub(super) fn job_kind_forecast(expectation: Expectation) -> JobKindForecast {
     let error = |error: ForecastError| UtilisationForecastError {
         days: error.days,
@@ -74,7 +44,7 @@ pub(super) fn job_kind_forecast(expectation: Expectation) -> JobKindForecast {
         in_band: share(error.in_band),
     };
     JobKindForecast {
-        expected: expected(&expectation.forecast),
+        expected: ExpectedUtilisation::of(&expectation.forecast),
         error: expectation.error.map(error),
         job_kind: expectation.job_kind,
     }
