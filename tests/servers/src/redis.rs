@@ -166,21 +166,22 @@ impl RedisServer {
             command.arg(format!("--{name}")).arg(value);
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let mut child = child.unwrap_or_else(|error| {
+        let child = child.unwrap_or_else(|error| {
             panic!("redis-server is needed: {error}; install it: apt-get install redis-server")
         });
         let began = Instant::now();
+        let child = self.child.insert(child);
         while began.elapsed() < PATIENCE {
             if child.try_wait().unwrap().is_some() {
+                self.child = None;
                 return false;
             }
-            if TcpStream::connect(self.address()).is_ok() {
-                self.child = Some(child);
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return true;
             }
             thread::sleep(POLL);
         }
-        let _ = child.kill();
+        self.kill();
         panic!("redis-server does not come up on port {}", self.port);
     }
 

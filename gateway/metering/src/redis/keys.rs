@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 /// Where a tenant's keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyspace {
-    /// In front of all keys, so that an ACL can name them: `~{farebox:*`. Without braces.
+    /// In front of all keys, so that an ACL can name them: `~{farebox:*`. As [`Self::is_prefix`] says.
     pub prefix: String,
     /// At least 1; the same for all agents and gateways.
     pub shards: u32,
@@ -29,6 +29,13 @@ impl Default for Keyspace {
 }
 
 impl Keyspace {
+    /// 1 to 64 of letters, digits, `-`, `_`, `.` and `:`: no brace, which would end the hash tag, and nothing that a pattern of
+    /// an ACL would take for more than itself.
+    pub fn is_prefix(text: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        (1..=64).contains(&text.len()) && text.bytes().all(is_plain)
+    }
+
     pub fn shard_of(&self, tenant: &str) -> u32 {
         let digest = Sha256::digest(tenant.as_bytes());
         let first = digest.first_chunk().copied().map_or(0, u32::from_be_bytes);

@@ -105,7 +105,11 @@ impl RedisSettings {
 }
 
 impl Tls {
-    fn check(&self) -> Result<(), LinkError> {
+    /// Whether a client can be made with these.
+    ///
+    /// # Errors
+    /// Where the authorities are no certificates.
+    pub fn check(&self) -> Result<(), LinkError> {
         let Some(pem) = &self.authorities else { return Ok(()) };
         let mut count = 0_usize;
         for certificate in CertificateDer::pem_slice_iter(pem) {

@@ -1,7 +1,8 @@
 //! What an error of Redis means, in a few words for a log.
 
-use std::error::Error as _;
+use std::error::Error;
 use std::io;
+use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError};
 
@@ -14,7 +15,7 @@ const CODES: &[(&str, &str)] = &[
     ("MASTERDOWN", "it is a replica without its primary (MASTERDOWN)"),
     ("MISCONF", "it cannot write to its own disk (MISCONF)"),
     ("NOREPLICAS", "it has too few replicas to take writes (NOREPLICAS)"),
-    ("NOPERM", "this user may not do what is needed; docs/agent.md and docs/redis.md have the ACLs (NOPERM)"),
+    ("NOPERM", NOT_PERMITTED),
     ("NOAUTH", "it wants a password (NOAUTH)"),
     ("WRONGPASS", "it does not know this user with this password (WRONGPASS)"),
     ("NOPROTO", "it does not speak RESP3: 6.2 or newer is needed (NOPROTO)"),
@@ -23,8 +24,10 @@ const CODES: &[(&str, &str)] = &[
     ("CLUSTERDOWN", "its cluster is down (CLUSTERDOWN)"),
     ("CROSSSLOT", "its cluster has these keys apart (CROSSSLOT)"),
 ];
+const NOT_PERMITTED: &str = "this user may not do what is needed; the documentation has the ACL (NOPERM)";
 /// In the text of an `ERR`.
 const PHRASES: &[(&str, &str)] = &[
+    ("The user executing the script can't", NOT_PERMITTED),
     ("max number of clients", "it has as many clients as it takes (`maxclients`)"),
     ("DB index is out of range", "it has no such database"),
     ("unknown command", "it does not know a command that is needed: 6.2 or newer is needed"),
@@ -62,8 +65,9 @@ fn of_code(code: &str, detail: &str) -> String {
 }
 
 fn of_io(error: &RedisError) -> String {
-    let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind);
-    match kind {
+    // The client hands its cause out as it shares it.
+    let shared = error.source().and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    match shared.and_then(|source| source.downcast_ref::<io::Error>()).map(io::Error::kind) {
         Some(io::ErrorKind::ConnectionRefused) => "connection refused".to_owned(),
         Some(io::ErrorKind::ConnectionReset) => "connection reset".to_owned(),
         Some(io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionAborted) => {
