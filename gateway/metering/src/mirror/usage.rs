@@ -7,9 +7,9 @@ use farebox_pricing::usage::{ObservedStat, StatKey, StatQuality, Window};
 use jiff::Timestamp;
 use rust_decimal::Decimal;
 
-use super::rollup::{self, Merged};
+use super::series::{Merged, is_rolled_up};
 use super::tenant::Held;
-use super::{Mirror, merge, read};
+use super::{Mirror, merge};
 use crate::snapshot::{Counters, Device};
 
 /// What is known of a tenant's GPUs of one model, merged over nodes.
@@ -58,21 +58,18 @@ impl Mirror {
     /// Every model of which the tenant holds GPUs, by name; `None` where nothing is known of the tenant.
     pub fn usage(&self, tenant: &str, now: Timestamp) -> Option<Vec<ModelUsage>> {
         let mut models: BTreeMap<String, Seen> = BTreeMap::new();
-        {
-            let tenants = read(self.shard(tenant));
-            let tenant = tenants.get(tenant)?;
-            let is_kept = |held: &Held| !self.is_expired(held, now);
-            if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|held| is_kept(held)) {
-                return None;
-            }
-            for held in tenant.live(is_kept) {
-                models.entry(held.snapshot.gpu_model.clone()).or_default().held.push(Arc::clone(held));
-            }
-            // Sums only: the statistics, which are many, are made of them outside of the lock.
-            for (model, seen) in &mut models {
-                let windows = tenant.roll_ups.get(model).into_iter().flat_map(|roll_up| roll_up.windows(now));
-                seen.rolled = windows.map(|(window, metric, sum)| ((window, metric), sum)).collect();
-            }
+        let tenant = self.tenant(tenant)?;
+        let is_kept = |held: &Held| !self.is_expired(held, now);
+        if tenant.roll_ups.is_empty() && !tenant.snapshots.values().any(|held| is_kept(held)) {
+            return None;
+        }
+        for held in tenant.live(is_kept) {
+            models.entry(held.snapshot.gpu_model.clone()).or_default().held.push(Arc::clone(held));
+        }
+        for (model, seen) in &mut models {
+            let roll_up = tenant.roll_ups.get(model.as_str());
+            let windows = roll_up.into_iter().flat_map(|roll_up| roll_up.total().windows(now));
+            seen.rolled = windows.map(|(window, metric, sum)| ((window, metric), sum)).collect();
         }
         Some(models.into_iter().filter_map(|(model, seen)| seen.usage(&model, now)).collect())
     }
@@ -124,7 +121,7 @@ impl Seen {
         let brought = self.held.iter().filter_map(|held| held.snapshot.windows.get(&window)).flat_map(BTreeMap::keys);
         let mut metrics: BTreeSet<&str> = brought.map(String::as_str).collect();
         metrics.extend(self.rolled.keys().filter(|(rolled, _)| *rolled == window).map(|(_, metric)| *metric));
-        let nothing = rollup::is_rolled_up(window).then(Merged::default);
+        let nothing = is_rolled_up(window).then(Merged::default);
         let usage = |metric: &str| {
             let rolled = self.rolled.iter().find(|(key, _)| **key == (window, metric)).map(|(_, sum)| sum);
             let rolled = rolled.or(nothing.as_ref());
