@@ -48,7 +48,7 @@ use shard::Shard;
 use tenant::{Held, SnapshotKey, Tenant};
 
 pub use forecast::{Basis, BasisScope, Forecast, ForecastError, ForecastQuery};
-pub use kept::{KeptRollUp, NotARollUp};
+pub use kept::{KeptRollUp, NotARollUp, RollUpName};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
 pub use newest::Newest;
 pub use usage::{Expectation, HeldDevice, MetricUsage, ModelUsage, Series, UsageSource};
