@@ -10,7 +10,7 @@ SCHEMATHESIS_PORT := 8099
 AGENT := $(TARGET_DIR)/release/farebox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench throughput schemathesis agent-soak gpu-check policies farebox fmt wasm-target redis-server cargo-deny
+.PHONY: help demo test check bench throughput live-usage schemathesis agent-soak gpu-check policies farebox fmt wasm-target redis-server cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/per
 
 schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
 	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
+
+live-usage: policies redis-server ## quotes while Redis fails, a fleet of 10,000, random kills (docs/performance.md; ARGS="chaos 10")
+	cargo bench -p farebox-tests --bench live_usage -- $(ARGS)
 
 agent-soak: farebox ## CPU and memory of the agent with eight stand-in GPUs for ten minutes (docs/performance.md)
 	cargo build --release -p farebox-metering --bin farebox-agent
