@@ -48,7 +48,7 @@ use shard::Shard;
 use tenant::{Held, SnapshotKey, Tenant};
 
 pub use forecast::{Basis, BasisScope, Forecast, ForecastQuery};
-pub use kept::{KeptRollUp, NotARollUp};
+pub use kept::{KeptRollUp, NotARollUp, RollUpName};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
 pub use newest::Newest;
 pub use usage::{HeldDevice, MetricUsage, ModelUsage};

@@ -24,6 +24,9 @@ pub struct KeptRollUp {
     pub bytes: Vec<u8>,
 }
 
+/// Whose roll-up it is: tenant and GPU model.
+pub type RollUpName = (Arc<str>, Arc<str>);
+
 /// Why bytes were not taken: of another version, torn, or of more than there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a roll-up that this version can read")]
@@ -38,8 +41,8 @@ impl Mirror {
         (kept.collect(), next)
     }
 
-    /// The tenants and GPU models of the same, sorted.
-    pub fn pairs_changed(&self, after: u64) -> (Vec<(Arc<str>, Arc<str>)>, u64) {
+    /// The names of the same, sorted.
+    pub fn pairs_changed(&self, after: u64) -> (Vec<RollUpName>, u64) {
         // What changes from here on is told next time, and perhaps already now.
         let next = self.changes.load(Ordering::SeqCst);
         let mut pairs = Vec::new();
