@@ -15,6 +15,7 @@ use scene::{Scene, Sent, wait};
 fn what_agents_write_reaches_quotes_and_operators() {
     let scene = Scene::new();
     assert_eq!(scene.quote_messages(), ["no_snapshot"]);
+    scene.wait_until_read();
     scene.send(&Sent::new("acme", 1));
     scene.wait_for("acme", 1);
     let quote = scene.gateway.post("/v1/quotes", &fixture("requests/w1.json")).json();
@@ -84,6 +85,7 @@ fn snapshots_end_by_tombstone_by_age_and_go_forward_only() {
 #[test]
 fn a_quiet_stream_ends_no_connection() {
     let scene = Scene::new();
+    scene.wait_until_read();
     scene.send(&Sent::new("acme", 1));
     scene.wait_for("acme", 1);
     wait("some rounds without an entry", || {

@@ -5,20 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
+mod keys;
 mod redis;
 
-/// Nobody's certificate.
-const AUTHORITY: &str = "\
------BEGIN CERTIFICATE-----\n\
-MIIBdTCCARugAwIBAgIUFw0UlvJLuH4VNfsf3+pL5frHAKswCgYIKoZIzj0EAwIw\n\
-DzENMAsGA1UEAwwEdGVzdDAgFw0yNjEyMDExNjM5MThaGA8yMTI2MTEwNzE2Mzkx\n\
-OFowDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABKAw\n\
-Bhkb4I2rGD5IawpqY7BK6YoZsx9M65DhuV78COcYKE+V7mfrIOI9OpXj/x4h+YlU\n\
-8ETqA9nsJ8qWfNlM7a+jUzBRMB0GA1UdDgQWBBSmmj8Tv35rbEkTZg5UrxMoO49l\n\
-tjAfBgNVHSMEGDAWgBSmmj8Tv35rbEkTZg5UrxMoO49ltjAPBgNVHRMBAf8EBTAD\n\
-AQH/MAoGCCqGSM49BAMCA0gAMEUCIFF9t6u+EJTiAyTeb0prbEjczjS7fSsb6HsE\n\
-LH4VJCdbAiEArjhgN1LB27/ax2aEntb6Q2SzuMg/pzAthhK5+R377IY=\n\
------END CERTIFICATE-----\n";
+use redis::AUTHORITY;
+
 const SECRET: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 const KEY: (&str, &str) = ("FAREBOX_TOKENS_KEYS", "k:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=");
 
@@ -322,95 +313,4 @@ fn variables_of_others_are_not_ours() {
         ("farebox_listen", "x"),
     ];
     assert!(load(None, &kubernetes).is_ok());
-}
-
-// === Keys ===
-
-fn key_errors(keys: &str) -> String {
-    let file = File::new(keys);
-    let errors = load(Some(&file.0), &[]).unwrap_err().to_string();
-    errors.replace(&file.0.display().to_string(), "f.toml")
-}
-
-#[test]
-fn keys_come_from_the_file_from_files_of_their_own_and_from_the_environment() {
-    let secret_file = File::new(&format!("{SECRET}\n"));
-    let text = format!(
-        "[[tokens.keys]]\nid = \"new\"\nsecret_file = {:?}\n[[tokens.keys]]\nid = \"old\"\nsecret = \"{SECRET}\"\n",
-        secret_file.0
-    );
-    let file = File::new(&text);
-    let config = load(Some(&file.0), &[]).unwrap();
-    let shown = format!("{:?}", config.tokens.keys);
-    assert!(shown.contains("signing: TokenKey { id: \"new\"") && shown.contains("retired: [TokenKey { id: \"old\""));
-    let claims = serde_json::json!({ "a": 1 });
-    let from_environment =
-        load(Some(&file.0), &[("FAREBOX_TOKENS_KEYS", &format!("e:{SECRET},new:{SECRET}"))]).unwrap();
-    let token = config.tokens.keys.sign(&claims);
-    assert!(from_environment.tokens.keys.verify(&token).is_ok(), "the same secret from a file and from a variable");
-    assert!(config.tokens.keys.verify(&from_environment.tokens.keys.sign(&claims)).is_err(), "but `e` is new");
-}
-
-#[test]
-fn keys_that_are_wrong_are_placed() {
-    let short = "c2hvcnQtc2VjcmV0";
-    assert_eq!(
-        key_errors(&format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{short}\"\n")),
-        "f.toml:3:10: the secret of token key `a` is not base64 of at least 32 bytes; `openssl rand -base64 32` makes one"
-    );
-    assert_eq!(
-        key_errors("[[tokens.keys]]\nid = \"a\"\nsecret_file = \"/nowhere\"\n"),
-        "f.toml:3:15: the secret file `/nowhere` cannot be read: entity not found"
-    );
-    let expected = "give tables with an `id` and either a `secret` or a `secret_file`";
-    for (keys, error) in [
-        ("[[tokens.keys]]\nid = \"a\"\n", format!("f.toml:1:1: `tokens.keys` is incomplete or doubled; {expected}")),
-        ("tokens.keys = 1\n", format!("f.toml:1:15: `tokens.keys` is of type integer; {expected}")),
-        ("tokens.keys = [\"a\"]\n", format!("f.toml:1:16: `tokens.keys` is of type string; {expected}")),
-        ("tokens.keys = []\n", "f.toml:1:15: there is no token key; give one with an id and a secret".to_owned()),
-        (
-            "tokens.keys = [{ id = 1, secret = \"x\" }]\n",
-            "f.toml:1:23: `tokens.keys.id` is not a string; give a string".to_owned(),
-        ),
-        (
-            "tokens.keys = [{ secretfile = 1 }]\n",
-            "f.toml:1:18: `tokens.keys.secretfile` is not a setting; did you mean `tokens.keys.secret_file`?"
-                .to_owned(),
-        ),
-        (
-            "tokens.keys = [{ name = 1 }]\n",
-            "f.toml:1:18: `tokens.keys.name` is not a setting; `farebox.example.toml` lists them all".to_owned(),
-        ),
-    ] {
-        assert_eq!(key_errors(keys), error, "{keys}");
-    }
-    let twice =
-        format!("tokens.keys = [{{ id = \"a\", secret = \"{SECRET}\" }}, {{ id = \"a\", secret = \"{SECRET}\" }}]");
-    assert_eq!(key_errors(&twice), "f.toml:1:15: two token keys have the id `a`; rename one");
-}
-
-#[test]
-fn no_error_and_no_debug_output_shows_a_secret() {
-    let secret = "aHVudGVyMi1odW50ZXIyLWh1bnRlcjItaHVudGVyMg";
-    let bad = [
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}!\"\n"),
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}\n"),
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = '{secret}\"\"\"\n"),
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = {secret}\n"),
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = [\"{secret}\"]\n"),
-        format!("[[tokens.keys]]\nid = \"a\"\nsecret = \"{secret}\"\nsecret_file = \"x\"\n"),
-        format!("tokens.keys = \"{secret}\"\n"),
-        format!("tokens.keys = [\"{secret}\"]\n"),
-    ];
-    for text in bad {
-        let file = File::new(&text);
-        let errors = load(Some(&file.0), &[]).unwrap_err();
-        assert!(!format!("{errors} {errors:?}").contains("aHVudGVyMi"), "{errors}");
-    }
-    for value in [secret.to_owned(), format!("a:{secret}!"), format!("k:{SECRET},{secret}")] {
-        let errors = load(None, &[("FAREBOX_TOKENS_KEYS", &value)]).unwrap_err();
-        assert!(!format!("{errors} {errors:?}").contains("aHVudGVyMi"), "{errors}");
-        assert!(errors.to_string().starts_with("FAREBOX_TOKENS_KEYS: "), "{errors}");
-    }
-    assert!(!format!("{:?}", defaults()).contains("MDEyMzQ1"));
 }

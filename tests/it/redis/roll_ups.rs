@@ -9,7 +9,7 @@ use super::scene::{Scene, Sent, metric, wait};
 use crate::harness::TestGateway;
 
 /// Without a week of its own: the gateway makes it of the histogram, an hour of one GPU at 90 %.
-fn counted(snapshot: &mut Value) {
+pub fn counted(snapshot: &mut Value) {
     let mut bins = [0_u32; 101];
     bins[90] = 3_500_000;
     snapshot["windows"].as_object_mut().unwrap().remove("7d").unwrap();

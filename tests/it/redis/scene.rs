@@ -138,6 +138,11 @@ impl Scene {
         wait(&format!("{tenant} with {held_us}"), || (held(&self.gateway, tenant) == Some(held_us)).then_some(()));
     }
 
+    /// Redis has been read to the end, and what is sent from now on comes by the stream.
+    pub fn wait_until_read(&self) {
+        wait("Redis to be read", || (self.gateway.get("/readyz").json()["usage"]["away"] == 0).then_some(()));
+    }
+
     pub fn metric(&self, name: &str) -> f64 {
         metric(&self.gateway, name)
     }

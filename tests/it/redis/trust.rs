@@ -1,5 +1,7 @@
 //! Cases 18 and 20: who can write to Redis cannot write prices.
 
+use farebox_metering::redis::link::RedisSettings;
+
 use super::scene::{Scene, Sent, held, key};
 
 /// How many were dropped for a reason.
@@ -75,4 +77,31 @@ fn nonsense_in_the_stream_neither_stops_the_feed_nor_makes_it_spin() {
     scene.redis().command(&["DEL", &keyspace.stream(0), &keyspace.count(0), &keyspace.index(0)]);
     scene.send(&Sent::new("acme", 2));
     scene.wait_for("acme", 2);
+}
+
+/// The lines of `docs/redis.md`, as they stand there: what they allow is enough.
+#[test]
+fn the_users_of_the_documentation_may_do_what_a_gateway_does() {
+    let scene = Scene::new();
+    let mut sent = Sent::new("acme", 3_600_000_000);
+    (sent.order, sent.change) = ((1, 1), super::roll_ups::counted);
+    scene.send(&sent);
+    let page = std::fs::read_to_string(crate::harness::root().join("docs/redis.md")).unwrap();
+    let users: Vec<&str> = page.split('`').filter(|code| code.starts_with("user farebox-")).collect();
+    assert_eq!(users.len(), 2, "{users:?}");
+    for user in users {
+        let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(user.split(' ').skip(1)).collect();
+        assert_eq!(scene.redis().command(&words), "OK", "{user}");
+        let url = format!("redis://{}:PASSWORD@{}", words[2], scene.redis().address());
+        let login = |config: &mut farebox::config::Config| {
+            config.redis.as_mut().unwrap().settings = RedisSettings::parse_url(&url).unwrap();
+        };
+        let mut gateway = super::scene::gateway_on(&scene.proxy, login);
+        super::wait(user, || (held(&gateway, "acme") == Some(3_600_000_000)).then_some(()));
+        gateway.stop();
+        let refused = scene.redis().command(&["ACL", "LOG"]);
+        assert!(!refused.contains("farebox-gateway"), "{refused}");
+    }
+    let keyspace = farebox_metering::redis::keys::Keyspace::default();
+    assert!(!scene.redis().command(&["GET", &keyspace.roll_up("acme", "A100")]).is_empty(), "nothing was kept");
 }

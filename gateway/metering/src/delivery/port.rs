@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use jiff::Timestamp;
+
 use super::courier::Addressee;
 use super::mac::{self, MacKey};
 use super::post::{self, Gateway, Posted};
@@ -15,7 +17,7 @@ use crate::redis::writer::{Signed, WriteLimits, Writer};
 
 /// Of one call to Redis: what a slow link carries within its time, and a script does in a few ms.
 const REDIS_BATCH: SpoolLimits = SpoolLimits { entries: 500, bytes: 1 << 20 };
-const NO_NUMBER: &str = "its boot epoch is no number: no agent writes such a one";
+const NO_EPOCH: &str = "its boot epoch is neither an instant nor a number: no agent writes such a one";
 
 /// Whom to deliver to.
 #[derive(Clone, Debug)]
@@ -146,14 +148,36 @@ fn write(writer: &mut Writer, parcels: &[Parcel], key: Option<&MacKey>) -> Tried
 }
 
 fn seal(parcel: &Parcel, key: Option<&MacKey>) -> Result<Sealed, Posted> {
-    let epoch = &parcel.holding.boot_epoch;
-    let is_number = epoch.bytes().all(|byte| byte.is_ascii_digit());
-    let epoch_us = epoch.parse().ok().filter(|_| is_number);
-    let epoch_us = epoch_us.ok_or_else(|| Posted::Refused { reason: NO_NUMBER.to_owned() })?;
+    let epoch_us = epoch_us(&parcel.holding.boot_epoch);
+    let epoch_us = epoch_us.ok_or_else(|| Posted::Refused { reason: NO_EPOCH.to_owned() })?;
     Ok(Sealed { order: keys::order(epoch_us, parcel.seq), body: signed(parcel, key)? })
+}
+
+/// Agents write the instant at which the epoch began, to the µs.
+fn epoch_us(boot_epoch: &str) -> Option<u64> {
+    if boot_epoch.bytes().all(|byte| byte.is_ascii_digit()) {
+        return boot_epoch.parse().ok();
+    }
+    u64::try_from(boot_epoch.parse::<Timestamp>().ok()?.as_microsecond()).ok()
 }
 
 fn signed(parcel: &Parcel, key: Option<&MacKey>) -> Result<Vec<u8>, Posted> {
     let Some(key) = key else { return Ok(parcel.body.to_vec()) };
     mac::sign(key, &parcel.body).map_err(|error| Posted::Refused { reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epochs_as_agents_write_them_come_in_order() {
+        let written =
+            ["7", "1970-01-01T00:00:00.000008Z", "2025-12-01T00:00:00.000006Z", "2025-12-01T00:00:00.000007Z"];
+        let epochs: Vec<_> = written.into_iter().map(epoch_us).collect();
+        assert_eq!(epochs, [Some(7), Some(8), Some(1_764_547_200_000_006), Some(1_764_547_200_000_007)]);
+        for other in ["", "soon", "1969-12-31T23:59:59Z", "99999999999999999999999"] {
+            assert_eq!(epoch_us(other), None, "{other}");
+        }
+    }
 }

@@ -13,6 +13,8 @@ mod line;
 mod offset;
 mod seal;
 mod stream_id;
+#[cfg(test)]
+mod tests;
 mod trust;
 mod whole_index;
 

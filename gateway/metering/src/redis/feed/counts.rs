@@ -73,9 +73,10 @@ impl Counts {
         };
         reason.count.fetch_add(1, Ordering::Relaxed);
         let last = reason.logged.load(Ordering::Relaxed);
-        let is_due = last == 0 || now_us.saturating_sub(last) >= MINUTE_US;
-        let mine = reason.logged.compare_exchange(last, now_us.saturating_add(1), Ordering::Relaxed, Ordering::Relaxed);
-        is_due && mine.is_ok()
+        let (is_due, now) =
+            (last == 0 || now_us.saturating_add(1).saturating_sub(last) >= MINUTE_US, now_us.saturating_add(1));
+        // Of several at once, one.
+        is_due && reason.logged.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     pub(super) fn observed(&self, states: &[ShardState], now_us: u64) -> FeedObserved {
@@ -139,7 +140,7 @@ mod tests {
         let logged: Vec<_> = [0, 1, MINUTE_US, MINUTE_US + 1, 2 * MINUTE_US]
             .map(|now_us| counts.drop_for(Dropped::MacWrong, now_us))
             .to_vec();
-        assert_eq!(logged, [true, false, false, true, false]);
+        assert_eq!(logged, [true, false, true, false, true]);
         assert!(counts.drop_for(Dropped::Invalid, 5));
         let observed = counts.observed(&[ShardState::new()], 0);
         assert_eq!(observed.dropped[1], ("mac_wrong", 5));

@@ -247,7 +247,8 @@ impl Following {
         for entry in entries {
             position.id = entry.id;
             if let Some(number) = entry.number {
-                if position.number.and_then(|before| before.checked_add(1)) != Some(number) {
+                // Where there was nothing, the first is the first.
+                if position.number.map_or(Some(1), |before| before.checked_add(1)) != Some(number) {
                     return Ok(Err(Gap));
                 }
                 position.number = Some(number);

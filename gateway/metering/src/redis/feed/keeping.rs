@@ -42,13 +42,15 @@ impl Keeping {
         (shard, at): (u32, StreamId),
     ) -> Result<(), Trouble> {
         let order = keys::order(at.ms, at.seq);
-        let (changed, next) = shared.mirror.roll_ups_changed(self.after);
+        let (changed, next) = shared.mirror.pairs_changed(self.after);
         let mut batch = Batch::new(shared, shard, &order);
-        for kept in changed.iter().filter(|kept| shared.keyspace.shard_of(&kept.tenant) == shard) {
+        for (tenant, gpu_model) in changed.iter().filter(|(tenant, _)| shared.keyspace.shard_of(tenant) == shard) {
             if batch.is_full() {
                 batch.write(line).await?;
             }
-            batch.add(kept);
+            if let Some(kept) = shared.mirror.roll_up_bytes(tenant, gpu_model) {
+                batch.add(&kept);
+            }
         }
         batch.write(line).await?;
         self.after = next;

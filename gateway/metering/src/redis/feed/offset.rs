@@ -63,10 +63,12 @@ mod tests {
         let mut offset = Offset::default();
         offset.measure(10_000, 4_000, 10_002);
         assert_eq!(offset.ours(5_000, 99_000), 11_001);
+        let is_near = |ms: i64| (11_000..=11_002).contains(&ms);
         // An answer that waited for a second, and one that was two seconds on its way each way.
         offset.measure(11_000, 6_000, 12_001);
+        assert!(is_near(offset.ours(5_000, 99_000)));
         offset.measure(13_000, 9_000, 17_000);
-        assert_eq!(offset.ours(5_000, 99_000), 11_001);
+        assert!(is_near(offset.ours(5_000, 99_000)));
     }
 
     #[test]
