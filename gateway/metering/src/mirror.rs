@@ -47,7 +47,7 @@ use limits::reserve;
 use shard::Shard;
 use tenant::{Held, SnapshotKey, Tenant};
 
-pub use forecast::{Basis, BasisScope, Forecast, ForecastError, ForecastQuery};
+pub use forecast::{Basis, BasisScope, DRAM_PEAK, Forecast, ForecastError, ForecastQuery, TENSOR_PEAK};
 pub use kept::{KeptRollUp, NotARollUp, RollUpName};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
 pub use newest::Newest;

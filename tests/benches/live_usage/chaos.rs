@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farebox_servers::RedisServer;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::fleet::{Folder, Gateway, agent};
 
 /// Boot epoch and sequence.
-type Order = (u128, u64);
+type Order = (Timestamp, u64);
 /// By node and job.
 type Sources = BTreeMap<(String, String), Order>;
 

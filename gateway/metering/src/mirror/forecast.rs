@@ -21,6 +21,7 @@ use super::tenant::{Held, Tenant};
 use super::{Mirror, UsageQuery, merge};
 use crate::snapshot::job_kind;
 use crate::tick::Metric;
+pub use effective::{DRAM_PEAK, TENSOR_PEAK};
 use effective::{Effective, Enough, Part, effective, scaled_to_peak};
 
 pub use error::ForecastError;

@@ -33,23 +33,24 @@ pub type RollUpName = (Arc<str>, Arc<str>);
 pub struct NotARollUp;
 
 impl Mirror {
-    /// Those that took something in since this was last called with `after` (0 the first time), and what to call it with next.
-    /// All of them at once take much memory: for many, see [`pairs_changed`](Self::pairs_changed).
-    pub fn roll_ups_changed(&self, after: u64) -> (Vec<KeptRollUp>, u64) {
+    /// Those that took something in since this was last called with `after` (`Some(0)` the first time: what was restored is kept
+    /// already), or all (`None`), and what to call it with next. All of them at once take much memory: for many, see
+    /// [`pairs_changed`](Self::pairs_changed).
+    pub fn roll_ups_changed(&self, after: Option<u64>) -> (Vec<KeptRollUp>, u64) {
         let (pairs, next) = self.pairs_changed(after);
         let kept = pairs.iter().filter_map(|(tenant, gpu_model)| self.roll_up_bytes(tenant, gpu_model));
         (kept.collect(), next)
     }
 
     /// The names of the same, sorted.
-    pub fn pairs_changed(&self, after: u64) -> (Vec<RollUpName>, u64) {
+    pub fn pairs_changed(&self, after: Option<u64>) -> (Vec<RollUpName>, u64) {
         // What changes from here on is told next time, and perhaps already now.
         let next = self.changes.load(Ordering::SeqCst);
         let mut pairs = Vec::new();
         for shard in &self.shards {
             let draft = shard.draft();
             for (tenant, models) in &draft.books.of {
-                let changed = models.iter().filter(|(_, book)| book.change > after);
+                let changed = models.iter().filter(|(_, book)| after.is_none_or(|after| book.change > after));
                 pairs.extend(changed.map(|(gpu_model, _)| (Arc::clone(tenant), Arc::clone(gpu_model))));
             }
         }

@@ -238,21 +238,21 @@ fn restoring_keeps_to_the_limits_and_forgets_what_was_observed_longest_ago() {
 fn what_changed_is_told_once() {
     let mirror = mirror();
     let names = |kept: Vec<KeptRollUp>| kept.into_iter().map(|kept| kept.gpu_model).collect::<Vec<_>>();
-    assert_eq!(mirror.roll_ups_changed(0), (Vec::new(), 0));
+    assert_eq!(mirror.roll_ups_changed(Some(0)), (Vec::new(), 0));
     for model in MODELS {
         apply(&mirror, Snapshot { gpu_model: model.to_owned(), ..counted(1, 0, MINUTE, &[(40, 60_000)]) });
     }
-    let (changed, next) = mirror.roll_ups_changed(0);
+    let (changed, next) = mirror.roll_ups_changed(Some(0));
     assert_eq!(names(changed), MODELS);
-    assert_eq!(mirror.roll_ups_changed(next), (Vec::new(), next));
+    assert_eq!(mirror.roll_ups_changed(Some(next)), (Vec::new(), next));
     let again = counted(1, 0, MINUTE, &[(40, 60_000)]);
     mirror.apply(again, after_ms(HOUR)).unwrap();
-    assert_eq!(mirror.roll_ups_changed(next), (Vec::new(), next), "a replay adds nothing");
+    assert_eq!(mirror.roll_ups_changed(Some(next)), (Vec::new(), next), "a replay adds nothing");
     apply(&mirror, counted(2, HOUR, 2 * MINUTE, &[(40, 120_000)]));
-    let (changed, last) = mirror.roll_ups_changed(next);
+    let (changed, last) = mirror.roll_ups_changed(Some(next));
     assert_eq!((changed[0].clone(), changed.len()), (mirror.roll_up_bytes("acme", "A100").unwrap(), 1));
     assert!(last > next);
     assert_eq!(mirror.restore_roll_up(&kept_of("a", "V100", 1), after_ms(0)), Ok(true));
-    assert_eq!(names(mirror.roll_ups_changed(last).0), [""; 0], "what was restored is kept already");
+    assert_eq!(names(mirror.roll_ups_changed(Some(last)).0), [""; 0], "what was restored is kept already");
     assert_eq!(mirror.roll_up_bytes("acme", "T4"), None);
 }

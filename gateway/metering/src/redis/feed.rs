@@ -21,6 +21,7 @@ mod whole_index;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use jiff::Timestamp;
@@ -109,7 +110,9 @@ impl Feed {
         let mut feed = Self { watch: FeedWatch(Arc::clone(&shared)), stop, threads: Vec::new() };
         for shard in 0..shards {
             let following = Following::new(Arc::clone(&shared), shard, client.clone());
-            feed.threads.push(start_thread(following, shard, stopped.clone()).map_err(FeedError::Thread)?);
+            feed.threads.push(
+                start_thread(following, (Arc::clone(&shared), shard), stopped.clone()).map_err(FeedError::Thread)?,
+            );
         }
         Ok(feed)
     }
@@ -128,10 +131,29 @@ impl Feed {
     }
 }
 
-fn start_thread(following: Following, shard: u32, stopped: watch::Receiver<bool>) -> io::Result<JoinHandle<()>> {
+/// Says, when dropped, that a shard is not followed any more.
+struct Gone(Arc<Shared>, usize);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if let Some(state) = self.0.states.get(self.1) {
+            state.is_connected.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn start_thread(
+    following: Following,
+    (shared, shard): (Arc<Shared>, u32),
+    stopped: watch::Receiver<bool>,
+) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let named = thread::Builder::new().name(format!("usage-feed-{shard}"));
-    named.spawn(move || runtime.block_on(following.run(stopped)))
+    named.spawn(move || {
+        // However it ends: whoever looks must not take a thread that is gone for one that follows.
+        let _gone = Gone(shared, usize::try_from(shard).unwrap_or(usize::MAX));
+        runtime.block_on(following.run(stopped));
+    })
 }
 
 impl FeedWatch {

@@ -11,7 +11,7 @@ local answer = {}
 for i = 2, #KEYS do
   local order, rest = ARGV[i * 2 - 2], ARGV[i * 2 - 1]
   local before = redis.pcall('GETRANGE', KEYS[i], 0, 39)
-  if type(before) ~= 'string' or order > before then
+  if type(before) ~= 'string' or #before < 40 or string.find(before, '%D') or order > before then
     redis.call('ZADD', KEYS[1], now_ms + keep_ms, KEYS[i])
     redis.call('PEXPIRE', KEYS[1], keep_ms)
     redis.call('SET', KEYS[i], order .. rest, 'PX', keep_ms)

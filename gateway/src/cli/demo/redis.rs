@@ -1,6 +1,6 @@
 //! The demo's Redis: a `redis-server` of its own on loopback, without anything on disk, and the key that its agent signs with.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -60,7 +60,7 @@ impl Redis {
     fn is_up(&self) -> bool {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
-            if TcpStream::connect(self.address).is_ok() {
+            if answers_ping(self.address).unwrap_or(false) {
                 return true;
             }
             thread::sleep(POLL);
@@ -98,6 +98,16 @@ impl Drop for Redis {
         let _ = self.guard.wait();
         let _ = std::fs::remove_file(&self.key_file);
     }
+}
+
+/// Whoever else took the port does not answer as Redis does.
+fn answers_ping(address: SocketAddr) -> std::io::Result<bool> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer)?;
+    Ok(&answer == b"+PONG")
 }
 
 /// For this user only.

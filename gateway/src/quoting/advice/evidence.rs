@@ -2,13 +2,10 @@
 
 use std::sync::LazyLock;
 
+use farebox_metering::mirror::{DRAM_PEAK, TENSOR_PEAK};
 use farebox_pricing::request::QuoteRequest;
 use farebox_pricing::usage::{Observation, ObservedStat, StatKey, UsageFinding, UsageRules, UsageScope, Window, judge};
 use rust_decimal::Decimal;
-
-/// What of DRAM and tensor activity can be reached in practice: 80 % and 93 %. Physics of the devices, not a price.
-const DRAM_REACHED: Decimal = Decimal::from_parts(80, 0, 0, false, 2);
-const TENSOR_REACHED: Decimal = Decimal::from_parts(93, 0, 0, false, 2);
 
 /// What the rules ask of a day.
 static STATS: LazyLock<[StatKey; 5]> = LazyLock::new(|| {
@@ -104,8 +101,8 @@ impl Evidence {
                 .and_then(|seen| Decimal::from(seen.held_us).checked_mul(seen.stat.coverage)),
             sm_util: mean("sm_util"),
             tensor_active,
-            dram: mean("dram_active").and_then(|active| active.checked_div(DRAM_REACHED)),
-            tensor: tensor_active.and_then(|active| active.checked_div(TENSOR_REACHED)),
+            dram: mean("dram_active").and_then(|active| active.checked_div(DRAM_PEAK)),
+            tensor: tensor_active.and_then(|active| active.checked_div(TENSOR_PEAK)),
         }
     }
 }

@@ -7,9 +7,9 @@ use crate::tick::Metric;
 
 /// Share of its time in which device memory can move data at most: refreshes and turning from reads to writes take the rest.
 /// DCGM's manual on `DCGM_FI_PROF_DRAM_ACTIVE`: "in practice a peak of ~0.8 (80%) is the maximum achievable".
-const DRAM_PEAK: Decimal = Decimal::from_parts(8, 0, 0, false, 1);
+pub const DRAM_PEAK: Decimal = Decimal::from_parts(8, 0, 0, false, 1);
 /// Share of its time in which the tensor pipes can be busy at most, as dense matrix products of a good size are seen to.
-const TENSOR_PEAK: Decimal = Decimal::from_parts(93, 0, 0, false, 2);
+pub const TENSOR_PEAK: Decimal = Decimal::from_parts(93, 0, 0, false, 2);
 /// A multiprocessor can always have a warp.
 const SM_PEAK: Decimal = Decimal::ONE;
 /// What GPM measures, with the peak that can be reached. Where two limit alike, the first is named.

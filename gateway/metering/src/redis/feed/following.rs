@@ -14,19 +14,20 @@ use tokio::time::{sleep, timeout};
 use super::Shared;
 use super::backoff::Backoff;
 use super::counts::ShardState;
-use super::keeping::{self, Keeping};
+use super::keeping::{self, Keeping, Restored};
 use super::line::{Line, Trouble};
 use super::offset::Offset;
 use super::stream_id::{self, Entry, StreamId, bytes, time_ms, whole};
 use super::trust::{Dropped, MOST_SNAPSHOT_BYTES};
 use super::whole_index::Keys;
+use crate::mirror::Applied;
 use crate::redis::keys::{ORDER_DIGITS, RECEIVED_DIGITS, Stored};
 
 /// How long a round waits for an entry.
 const WAIT_MS: u64 = 1_000;
 const LEAST_WAIT_US: u64 = 100_000;
-/// Entries of one answer, some kB each.
-const ENTRIES: usize = 1_000;
+/// Entries of one answer, some kB each; what others put there may be as large as Redis takes.
+const ENTRIES: usize = 200;
 /// Values read at once: 50 MiB if each is as large as it may be.
 const CHUNK: usize = 200;
 const MOST_VALUE_BYTES: usize = ORDER_DIGITS + RECEIVED_DIGITS + MOST_SNAPSHOT_BYTES;
@@ -76,7 +77,7 @@ impl Following {
             client,
             position: None,
             offset: Offset::default(),
-            keeping: Keeping::default(),
+            keeping: Keeping::new(),
             is_restored: false,
             backoff: Backoff::default(),
             kept_us,
@@ -180,27 +181,41 @@ impl Following {
             is_doubtful: false,
         };
         if self.is_restored {
-            self.keeping.forget();
+            self.keeping.find_out(line, &self.shared, self.shard).await?;
         } else {
-            let kept_at = keeping::restore(line, &self.shared, self.shard).await?;
-            self.is_restored = true;
-            if let Some(kept_at) = kept_at {
-                self.replay(line, kept_at, head.id).await?;
-            }
+            self.restore(line, head.id).await?;
         }
         let mut index = Keys::new(self.shared.keyspace.index_of_snapshots(self.shard), CHUNK);
         while let Some(values) = index.next_values(line, MOST_VALUE_BYTES).await? {
             self.answered();
             for value in values.into_iter().filter_map(bytes).filter(|value| !value.is_empty()) {
-                match Stored::read(&value) {
+                // How old they are is no lag.
+                let _ = match Stored::read(&value) {
                     Some(stored) => self.take(stored.snapshot, stored.received_ms),
-                    None => self.drop(Dropped::Unreadable, None),
-                }
+                    None => self.refuse(Dropped::Unreadable, None),
+                };
             }
             tokio::task::yield_now().await;
         }
         self.position = Some(head);
         Ok(())
+    }
+
+    async fn restore(&mut self, line: &mut Line, head: StreamId) -> Result<(), Trouble> {
+        let Restored { kept_at, is_foreign } = keeping::restore(line, &self.shared, self.shard).await?;
+        self.is_restored = true;
+        if is_foreign {
+            self.keeping.bar();
+            tracing::error!(
+                shard = self.shard,
+                "none of the roll-ups in Redis can be read, and this gateway does not write over them: give all gateways the same \
+                 `tokens.keys`, or delete the roll-ups"
+            );
+        }
+        match kept_at {
+            Some(kept_at) => self.replay(line, kept_at, head).await,
+            None => Ok(()),
+        }
     }
 
     /// What the gateway that kept the roll-ups would have read next, in its order, so that the same goes into the same buckets.
@@ -215,7 +230,9 @@ impl Following {
             let Some(last) = entries.last() else { break };
             from = last.id;
             self.answered();
-            entries.into_iter().for_each(|entry| self.take_entry(entry));
+            for entry in entries {
+                self.take_entry(entry);
+            }
         }
         Ok(())
     }
@@ -253,49 +270,52 @@ impl Following {
                 }
                 position.number = Some(number);
             }
-            self.take_entry(entry);
+            if let Some(lag) = self.take_entry(entry) {
+                self.shared.lag.0.observe(lag.as_secs_f64());
+            }
             self.position = Some(position);
         }
         self.position = Some(position);
         Ok(Ok(()))
     }
 
-    fn take_entry(&self, entry: Entry) {
+    fn take_entry(&self, entry: Entry) -> Option<Duration> {
         self.shared.counts.entries.fetch_add(1, Ordering::Relaxed);
         match entry.snapshot {
             Some(snapshot) => self.take(&snapshot, i64::try_from(entry.id.ms).unwrap_or(i64::MAX)),
-            None => self.drop(Dropped::Unreadable, None),
+            None => self.refuse(Dropped::Unreadable, None),
         }
     }
 
-    /// `received_ms` is by the server's clock.
-    fn take(&self, body: &[u8], received_ms: i64) {
+    /// How long ago the server received it, where it is the newest now. `received_ms` is by the server's clock.
+    fn take(&self, body: &[u8], received_ms: i64) -> Option<Duration> {
         let shared = &self.shared;
         let snapshot = match shared.agents.admit(body) {
             Ok(snapshot) => snapshot,
-            Err((dropped, node)) => return self.drop(dropped, node.as_deref()),
+            Err((dropped, node)) => return self.refuse(dropped, node.as_deref()),
         };
         let now_ms = (shared.now)().as_millisecond();
         let received_ms = self.offset.ours(received_ms, now_ms);
         let Ok(received_at) = Timestamp::from_millisecond(received_ms) else {
-            return self.drop(Dropped::Unreadable, None);
+            return self.refuse(Dropped::Unreadable, None);
         };
         let node = snapshot.node.clone();
         match shared.mirror.apply(snapshot, received_at) {
-            Ok(_) => {
-                let lag_ms = u32::try_from(now_ms.saturating_sub(received_ms)).unwrap_or(u32::MAX);
-                shared.lag.0.observe(f64::from(lag_ms) / 1_000.0);
+            Ok(Applied::NotNewer) => None,
+            Ok(Applied::Stored | Applied::Quarantined(_)) => {
+                Some(Duration::from_millis(u64::try_from(now_ms.saturating_sub(received_ms)).unwrap_or(0)))
             }
-            Err(_) => self.drop(Dropped::MirrorFull, Some(&node)),
+            Err(_) => self.refuse(Dropped::MirrorFull, Some(&node)),
         }
     }
 
-    fn drop(&self, dropped: Dropped, node: Option<&str>) {
+    fn refuse(&self, dropped: Dropped, node: Option<&str>) -> Option<Duration> {
         let now_us = self.shared.clock.now().mono_us;
         if self.shared.counts.drop_for(dropped, now_us) {
             let reason = dropped.name();
             tracing::warn!(reason, ?node, shard = self.shard, "a snapshot from Redis does not count");
         }
+        None
     }
 
     async fn keep(&mut self, line: &mut Line, at: StreamId) -> Result<(), Trouble> {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Shared;
 use super::line::{Line, Trouble};
 use super::seal::MOST_VALUE_BYTES;
-use super::stream_id::{StreamId, bytes};
+use super::stream_id::{StreamId, bytes, whole};
 use super::whole_index::Keys;
 use crate::mirror::KeptRollUp;
 use crate::redis::keys;
@@ -22,16 +22,41 @@ const CHUNK: usize = 32;
 const SCRIPT: &str = include_str!("../keep.lua");
 
 /// What of the mirror's roll-ups one shard has written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keeping {
-    /// Of the mirror: what changed after this is not kept yet.
-    after: u64,
+    /// Of the mirror: what changed after this is not kept yet; `None`: nothing is.
+    after: Option<u64>,
+    /// What lies in Redis is of others, who would lose a month of it.
+    is_barred: bool,
+}
+
+/// What was found at the start.
+pub(super) struct Restored {
+    /// Where in the stream the gateway stood that wrote last.
+    pub(super) kept_at: Option<StreamId>,
+    /// There was something, and none of it could be read: other token keys, or a later version's.
+    pub(super) is_foreign: bool,
 }
 
 impl Keeping {
-    /// Redis has lost what was kept.
-    pub(super) fn forget(&mut self) {
-        self.after = 0;
+    pub(super) fn new() -> Self {
+        Self { after: Some(0), is_barred: false }
+    }
+
+    /// Writes nothing from now on.
+    pub(super) fn bar(&mut self) {
+        self.is_barred = true;
+    }
+
+    /// Where Redis has lost what was kept, all of it is written again.
+    pub(super) async fn find_out(&mut self, line: &mut Line, shared: &Shared, shard: u32) -> Result<(), Trouble> {
+        let mut pipeline = redis::pipe();
+        pipeline.cmd("EXISTS").arg(shared.keyspace.index_of_roll_ups(shard));
+        let [answer] = line.ask(&pipeline).await?;
+        if whole(&answer) == Some(0) {
+            self.after = None;
+        }
+        Ok(())
     }
 
     /// Writes what has changed. What cannot be written now is tried again the next time.
@@ -41,6 +66,9 @@ impl Keeping {
         shared: &Shared,
         (shard, at): (u32, StreamId),
     ) -> Result<(), Trouble> {
+        if self.is_barred {
+            return Ok(());
+        }
         let order = keys::order(at.ms, at.seq);
         let (changed, next) = shared.mirror.pairs_changed(self.after);
         let mut batch = Batch::new(shared, shard, &order);
@@ -51,9 +79,11 @@ impl Keeping {
             if let Some(kept) = shared.mirror.roll_up_bytes(tenant, gpu_model) {
                 batch.add(&kept);
             }
+            // Rendering takes time, and a stop must not wait for all of them.
+            tokio::task::yield_now().await;
         }
         batch.write(line).await?;
-        self.after = next;
+        self.after = Some(next);
         Ok(())
     }
 }
@@ -119,17 +149,19 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Gives the mirror all that was kept of a shard. Answers where in the stream the gateway stood that wrote last.
-pub(super) async fn restore(line: &mut Line, shared: &Shared, shard: u32) -> Result<Option<StreamId>, Trouble> {
+/// Gives the mirror all that was kept of a shard.
+pub(super) async fn restore(line: &mut Line, shared: &Shared, shard: u32) -> Result<Restored, Trouble> {
     let now = (shared.now)();
-    let mut newest: Option<StreamId> = None;
+    let mut found = Restored { kept_at: None, is_foreign: false };
     let mut index = Keys::new(shared.keyspace.index_of_roll_ups(shard), CHUNK);
     while let Some(values) = index.next_values(line, MOST_VALUE_BYTES).await? {
         for value in values.into_iter().filter_map(bytes).filter(|value| !value.is_empty()) {
-            newest = newest.max(restore_one(shared, &value, now));
+            found.kept_at = found.kept_at.max(restore_one(shared, &value, now));
+            found.is_foreign = true;
         }
     }
-    Ok(newest)
+    found.is_foreign &= found.kept_at.is_none();
+    Ok(found)
 }
 
 fn restore_one(shared: &Shared, value: &[u8], now: Timestamp) -> Option<StreamId> {

@@ -19,8 +19,7 @@ pub(super) enum Trouble {
     Silent,
     #[error("{}", describe(.0))]
     Redis(#[from] RedisError),
-    /// Its own words: `LOADING Redis is loading the dataset in memory`.
-    #[error("Redis answers {}{}", .0.code(), .0.details().map(|details| format!(" {details}")).unwrap_or_default())]
+    #[error("{}", describe(&RedisError::from(.0.clone())))]
     Refused(ServerError),
     #[error("Redis answers what no such command answers; is a key of the prefix used for something else?")]
     Strange,

@@ -116,7 +116,8 @@ fn a_gateway_that_was_away_comes_to_the_buckets_of_the_one_that_was_not() {
         gateway.wait_until(19);
     }
     assert_eq!(second.feed.watch().observed().roll_ups_restored, 3);
-    let (of_lasting, of_second) = (lasting.mirror.roll_ups_changed(0).0, second.mirror.roll_ups_changed(0).0);
+    let (of_lasting, of_second) =
+        (lasting.mirror.roll_ups_changed(Some(0)).0, second.mirror.roll_ups_changed(Some(0)).0);
     assert_eq!(of_lasting.len(), 3);
     for (one, other) in of_lasting.iter().zip(&of_second) {
         let windows = |gateway: &Gateway, tenant: &str| gateway.mirror.usage(tenant, now()).unwrap()[0].windows.clone();
