@@ -81,6 +81,7 @@ where
             ("quote_store_quotes", "Quotes kept in memory.", quotes_kept),
             ("mirror_snapshots", "Usage snapshots in the mirror.", mirror.entries),
             ("mirror_roll_ups", "Pairs of tenant and GPU model whose long windows are rolled up.", mirror.roll_ups),
+            ("mirror_kinds", "Kinds of jobs whose long windows are rolled up by themselves.", mirror.kinds),
             ("mirror_holdings", "Holdings of which what was rolled up is remembered.", mirror.holdings),
             ("memo_outcomes", "Outcomes of policies that are kept for reuse.", memo.entries),
             (
@@ -113,6 +114,8 @@ where
             ("mirror_histograms_refused", "Histograms that say more than was held.", mirror.histograms_refused),
             ("mirror_roll_ups_evicted", "Unused pairs that made room for others.", mirror.roll_ups_evicted),
             ("mirror_roll_ups_skipped", "Snapshots that there was no room to roll up.", mirror.roll_ups_skipped),
+            ("mirror_kinds_let_go", "Kinds of jobs that made room for others.", mirror.kinds_let_go),
+            ("mirror_kinds_skipped", "Snapshots that are in their pair's long windows only.", mirror.kinds_skipped),
             ("mirror_holdings_let_go", "Holdings that made room for others.", mirror.holdings_let_go),
             ("memo_hits", "Evaluations answered from a kept outcome.", memo.hits),
             ("memo_misses", "Evaluations whose input was not known.", memo.misses),

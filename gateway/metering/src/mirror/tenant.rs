@@ -65,10 +65,11 @@ impl Tenant {
 
     /// What a query is about, with the sums that it asks for.
     pub(super) fn seen(&self, query: &UsageQuery<'_>, is_kept: impl Fn(&Held) -> bool) -> Seen {
-        let live = || self.live(&is_kept);
-        let of_model: Vec<_> = live().filter(|held| held.snapshot.gpu_model == query.gpu_model).cloned().collect();
+        let live: Vec<_> = self.live(is_kept).collect();
+        let of_model = live.iter().filter(|held| held.snapshot.gpu_model == query.gpu_model);
+        let of_model: Vec<_> = of_model.map(|held| Arc::clone(held)).collect();
         let (scope, held) = if of_model.is_empty() {
-            (UsageScope::Tenant, live().cloned().collect())
+            (UsageScope::Tenant, live.into_iter().cloned().collect())
         } else {
             (UsageScope::GpuModel, of_model)
         };
@@ -83,8 +84,10 @@ impl Tenant {
             return None;
         }
         let mut merged = Merged::default();
-        for (_, roll_up) in self.roll_ups.iter().filter(|(name, _)| model.is_none_or(|model| model == &***name)) {
-            roll_up.total().add_to(&mut merged, &key.metric, key.window, now);
+        let mut add = |roll_up: &RollUp| roll_up.total().add_to(&mut merged, &key.metric, key.window, now);
+        match model {
+            Some(model) => self.roll_ups.get(model).into_iter().for_each(|roll_up| add(roll_up)),
+            None => self.roll_ups.values().for_each(|roll_up| add(roll_up)),
         }
         Some(merged)
     }
