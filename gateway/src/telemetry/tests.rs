@@ -143,6 +143,16 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_holdings 35",
             "farebox_mirror_holdings_let_go_total 36",
             "farebox_http_connections_refused_total 11",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_scrape_tells_of_the_feed_where_there_is_one() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
             "farebox_mirror_feed_shards 1",
             "farebox_mirror_feed_connected 0",
             "farebox_mirror_feed_lag_seconds_count 0",
@@ -157,7 +167,7 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_feed_dropped_total{reason=\"foreign_tenant\"} 0",
         ],
     );
-    assert!(text.ends_with("# EOF\n"));
+    assert!(!counted_elsewhere().encode().contains("mirror_feed"));
 }
 
 #[test]
