@@ -155,6 +155,16 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_http_connections_refused_total 11",
             "# UNIT farebox_forecast_absolute_error_ratio ratio",
             "farebox_forecast_absolute_error_ratio 0.0625",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_scrape_tells_of_the_feed_where_there_is_one() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
             "farebox_mirror_feed_shards 1",
             "farebox_mirror_feed_connected 0",
             "farebox_mirror_feed_lag_seconds_count 0",
@@ -169,7 +179,7 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_feed_dropped_total{reason=\"foreign_tenant\"} 0",
         ],
     );
-    assert!(text.ends_with("# EOF\n"));
+    assert!(!counted_elsewhere().encode().contains("mirror_feed"));
 }
 
 #[test]
