@@ -149,10 +149,6 @@ impl RedisServer {
         asked(&mut stream, words)
     }
 
-    #[expect(
-        clippy::zombie_processes,
-        reason = "it is waited for when it is killed, at the latest when this is dropped"
-    )]
     fn run(&mut self) -> bool {
         let mut command = Command::new("redis-server");
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
