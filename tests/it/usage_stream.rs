@@ -43,7 +43,7 @@ impl Stream {
     fn chunk(&mut self) -> Option<String> {
         let mut length = String::new();
         self.reader.read_line(&mut length).unwrap();
-        let length = usize::from_str_radix(length.trim_end(), 16).expect("the stream was cut");
+        let length = usize::from_str_radix(length.trim_end(), 16).unwrap_or_else(|_| panic!("the stream was cut"));
         let mut bytes = vec![0; length + 2];
         self.reader.read_exact(&mut bytes).unwrap();
         bytes.truncate(length);

@@ -125,6 +125,16 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_policy_step_duration_seconds_bucket{le=\"0.000016\",policy=\"image-channel@1.0.0\"} 1",
             "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
             "farebox_sandbox_faults_total{kind=\"pool_exhausted\"} 1",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_scrape_has_what_is_counted_elsewhere() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
             "farebox_quote_store_quotes 9",
             "farebox_what_ifs_saving_total 41",
             "farebox_what_ifs_without_saving_total 42",
@@ -155,6 +165,15 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_http_connections_refused_total 11",
             "# UNIT farebox_forecast_absolute_error_ratio ratio",
             "farebox_forecast_absolute_error_ratio 0.0625",
+        ],
+    );
+}
+
+#[test]
+fn a_scrape_tells_of_the_feed_where_there_is_one() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
             "farebox_mirror_feed_shards 1",
             "farebox_mirror_feed_connected 0",
             "farebox_mirror_feed_lag_seconds_count 0",
@@ -169,7 +188,7 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_feed_dropped_total{reason=\"foreign_tenant\"} 0",
         ],
     );
-    assert!(text.ends_with("# EOF\n"));
+    assert!(!counted_elsewhere().encode().contains("mirror_feed"));
 }
 
 #[test]

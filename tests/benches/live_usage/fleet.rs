@@ -139,12 +139,6 @@ impl Gateway {
         assert_eq!(answer.status(), 201, "{text}");
         serde_json::from_str(&text).unwrap()
     }
-
-    /// A metric without labels.
-    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
-        let text = self.get("/metrics")?;
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
-    }
 }
 
 /// An agent that plays the demo's recording of eight GPUs as a node of its own.

@@ -155,7 +155,8 @@ impl Scene {
 
     pub fn quote_messages(&self) -> Vec<String> {
         let quote = self.quote();
-        quote["messages"].as_array().unwrap().iter().map(|message| text(message, "/code")).collect()
+        let messages = quote["messages"].as_array().unwrap().iter().filter(|message| message["level"] != "advice");
+        messages.map(|message| text(message, "/code")).collect()
     }
 
     /// Every snapshot that Redis has is the one that the gateway has.

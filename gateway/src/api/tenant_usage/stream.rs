@@ -50,8 +50,11 @@ struct Watcher {
     _place: Place,
 }
 
+/// The next event, and who waits for the one after it.
+type Next = dyn Future<Output = Option<(Bytes, Watcher)>> + Send;
+
 /// A body that ends when the process is told to stop, or nothing is known of the tenant any more.
-struct Events(Pin<Box<dyn Future<Output = Option<(Bytes, Watcher)>> + Send>>);
+struct Events(Pin<Box<Next>>);
 
 impl Streams {
     pub(crate) fn new(most: usize) -> Self {

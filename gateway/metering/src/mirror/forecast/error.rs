@@ -75,7 +75,9 @@ impl Mirror {
                 }
             }
         }
-        all.weighted.checked_div(Decimal::try_from(i128::try_from(all.held_us).ok()?).ok()?).map(rounded)
+        all.weighted
+            .checked_div(Decimal::try_from_i128_with_scale(i128::try_from(all.held_us).ok()?, 0).ok()?)
+            .map(rounded)
     }
 }
 
