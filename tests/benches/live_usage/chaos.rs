@@ -31,6 +31,9 @@ pub(crate) fn run(minutes: u64) {
     let mut gateways = ["gateway 1", "gateway 2"].map(|name| Gateway::start(name, &redis.url(), &folder.0));
     let mut agents = ["gpu-01", "gpu-02", "gpu-03"].map(|node| agent(node, &redis.url(), &folder.0));
     let mut seen = [Sources::new(), Sources::new()];
+    // Whether Redis has lost everything since the gateway was started. A gateway that starts after that may be told again, out of
+    // an agent's spool, of what the one before it knew to be old: nobody is left who knows.
+    let mut is_lost = [false, false];
     let (mut random, mut looks, mut kills) = (Random(20_261_201), 0_u64, BTreeMap::<String, u64>::new());
     // What is dead, and when it comes back.
     let mut dead: Vec<(usize, Instant)> = Vec::new();
@@ -43,9 +46,17 @@ pub(crate) fn run(minutes: u64) {
                 continue;
             }
             match victim {
-                0 | 1 => gateways[victim].process.resume(),
+                0 | 1 => {
+                    if std::mem::take(&mut is_lost[victim]) {
+                        seen[victim].clear();
+                    }
+                    gateways[victim].process.resume();
+                }
                 2..=4 => agents[victim - 2].resume(),
-                _ => redis.restart(),
+                _ => {
+                    redis.restart();
+                    is_lost = [true, true];
+                }
             }
         }
         if Instant::now() >= next_kill {
