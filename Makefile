@@ -10,7 +10,7 @@ SCHEMATHESIS_PORT := 8099
 AGENT := $(TARGET_DIR)/release/farebox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench throughput schemathesis agent-soak gpu-check policies farebox fmt wasm-target cargo-deny
+.PHONY: help demo test check bench throughput live-usage schemathesis agent-soak gpu-check policies farebox fmt wasm-target redis-server cargo-deny
 
 help: ## what there is to make
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,7 +18,7 @@ help: ## what there is to make
 demo: policies ## serve the fixtures, show one quote, go on serving (ARGS="--listen 127.0.0.1:9000")
 	$(FAREBOX) demo $(ARGS)
 
-test: wasm-target ## every test: rooms, properties, policies, real servers
+test: wasm-target redis-server ## every test: rooms, properties, policies, real servers
 	cargo test --workspace --no-fail-fast
 
 check: wasm-target cargo-deny ## formatting, lints, docs, licences
@@ -36,6 +36,9 @@ throughput: policies ## quotes over HTTP beside a static route, by wrk (docs/per
 
 schemathesis: policies ## send what the OpenAPI document allows and forbids to a running gateway, seeded (needs python3)
 	tests/schemathesis/run.sh $(FAREBOX) $(SCHEMATHESIS_VERSION) $(SCHEMATHESIS_PORT)
+
+live-usage: policies redis-server ## quotes while Redis fails, a fleet of 10,000, random kills (docs/performance.md; ARGS="chaos 10")
+	cargo bench -p farebox-tests --bench live_usage -- $(ARGS)
 
 agent-soak: farebox ## CPU and memory of the agent with eight stand-in GPUs for ten minutes (docs/performance.md)
 	cargo build --release -p farebox-metering --bin farebox-agent
@@ -59,6 +62,15 @@ fmt: ## format everything
 # Automatic installation of targets may be switched off, so it is asked for by name.
 wasm-target:
 	@rustup target list --installed | grep -qx $(WASM_TARGET) || rustup target add $(WASM_TARGET)
+
+# Tests start servers of their own. A service of the system that comes with the package is not ours to change.
+redis-server:
+	@command -v redis-server >/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server; \
+		else \
+			echo "redis-server is missing: apt-get install redis-server (6.2 or newer)" >&2; exit 1; \
+		fi; }
 
 cargo-deny:
 	@cargo deny --version >/dev/null 2>&1 || cargo install cargo-deny --locked --version '$(CARGO_DENY_VERSION)'

@@ -1,9 +1,11 @@
 //! The HTTP API: routes, wire shapes and problems. The only room, with `serving`, that knows HTTP.
 
+mod accept;
 mod body;
 mod catalog;
 mod docs;
 mod edge;
+mod effective_utilisation;
 mod etag;
 mod gzip;
 mod openapi;
@@ -19,7 +21,6 @@ mod usage_view;
 mod wire;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::handler::Handler;
@@ -27,6 +28,8 @@ use axum::http::{Method, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
+use farebox_metering::redis::feed::FeedWatch;
+use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::quoting::Road;
@@ -36,6 +39,7 @@ use crate::telemetry::Metrics;
 use crate::workers::Workers;
 
 pub(crate) use problem::Problem;
+pub(crate) use tenant_usage::Streams;
 pub(crate) use usage_snapshots::read as read_snapshot;
 pub(crate) use wire::{QuoteView, line_id};
 
@@ -45,25 +49,34 @@ pub(crate) struct Gateway {
     pub road: Arc<Road>,
     pub workers: Workers,
     pub clock: Clock,
+    /// `None`: usage snapshots come over HTTP only.
+    pub feed: Option<FeedWatch>,
     pub metrics: Arc<Metrics>,
     pub snapshot_schema: Arc<Schema>,
     pub body_limit_bytes: usize,
     pub bounds: Bounds,
     pub origins: Arc<Origins>,
     pub draining: Draining,
+    pub streams: Streams,
 }
 
-/// Set when the process has been told to stop: `/readyz` fails from then on, so that no new work is sent here.
+/// Set when the process has been told to stop: `/readyz` fails from then on, so that no new work is sent here, and streams end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Draining(Arc<AtomicBool>);
+pub(crate) struct Draining(Arc<watch::Sender<bool>>);
 
 impl Draining {
     pub(crate) fn begin(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.send_replace(true);
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        *self.0.borrow()
+    }
+
+    /// Ready once it has begun.
+    async fn begun(&self) {
+        // INVARIANT: the sender lives as long as `self`, so that waiting does not fail.
+        let _ = self.0.subscribe().wait_for(|has_begun| *has_begun).await;
     }
 }
 

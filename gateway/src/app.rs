@@ -2,6 +2,7 @@
 //!
 //! Configuration is complete before this is called. The clock, the sockets and the stop signal are arguments.
 
+mod feeding;
 mod sandboxing;
 
 use std::convert::Infallible;
@@ -11,23 +12,25 @@ use std::time::Duration;
 
 use axum::Router;
 use farebox_metering::mirror::Mirror;
+use farebox_metering::redis::feed::{Feed, FeedError};
 use farebox_metering::snapshot::WireSnapshot;
 use farebox_sandbox::{Memo, SandboxError};
 use jiff::SignedDuration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::api::{self, Draining, Gateway};
+use crate::api::{self, Draining, Gateway, Streams};
 use crate::catalog::{Catalog, CatalogProblem};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::intake::Intake;
 use crate::ledger::RecentQuotes;
-use crate::quoting::{Issuer, Road};
+use crate::quoting::{Issuer, Road, WhatIfCounters, WhatIfCounts};
 use crate::schema::{Schema, SchemaError};
 use crate::serving::{self, Service, TurnedAway, serve};
-use crate::telemetry::{Metrics, Observed};
+use crate::telemetry::{LatestShare, Metrics, Observed, ObservedWhatIfs};
 use crate::workers::Workers;
 use sandboxing::sandbox;
 
@@ -38,6 +41,9 @@ pub struct App {
     serving: serving::Limits,
     turned_away: Arc<TurnedAway>,
     sweep_every: Duration,
+    forecast_error: Arc<LatestShare>,
+    /// `None`: snapshots come over HTTP only.
+    feed: Option<Feed>,
 }
 
 /// Sockets, bound by the caller. `/metrics` is on its own where there is one for it, else on the main one.
@@ -55,6 +61,8 @@ pub enum BuildError {
     Schema(#[from] SchemaError),
     #[error("the pricing threads cannot be started")]
     Workers(#[source] std::io::Error),
+    #[error(transparent)]
+    Feed(#[from] FeedError),
     #[error("no plan can be priced under:\n{}", lines(.0))]
     NoPlans(Vec<CatalogProblem>),
 }
@@ -87,21 +95,31 @@ impl App {
             intake: Intake::new()?,
             catalog,
             memo: config.memo.map(Memo::new),
-            mirror: Mirror::new(config.mirror),
+            mirror: Arc::new(Mirror::new(config.mirror)),
             quotes: RecentQuotes::new(config.quotes.kept),
+            what_ifs: WhatIfCounters::default(),
             issuer: Some(issuer),
         });
         let turned_away = Arc::new(TurnedAway::default());
-        let (observed, away) = (Arc::clone(&road), Arc::clone(&turned_away));
-        let metrics = Metrics::new(move || Observed {
+        let forecast_error = Arc::new(LatestShare::default());
+        let (observed, away, error) = (Arc::clone(&road), Arc::clone(&turned_away), Arc::clone(&forecast_error));
+        let mut metrics = Metrics::new(move || Observed {
             mirror: observed.mirror.counters(),
             memo: observed.memo.as_ref().map(Memo::counters).unwrap_or_default(),
             quotes_kept: observed.quotes.count(),
+            what_ifs: what_ifs(observed.what_ifs.read()),
             connections_refused: away.connections_refused(),
+            forecast_error: error.get(),
         });
         let workers = Workers::start(config.quotes.workers, config.quotes.queue).map_err(BuildError::Workers)?;
+        let feed = feeding::start(config, &road.mirror, &clock)?;
+        let watch = feed.as_ref().map(Feed::watch);
+        if let Some(watch) = &watch {
+            metrics.watch_feed(watch.clone());
+        }
         let gateway = Gateway {
             road,
+            feed: watch,
             workers,
             clock,
             metrics: Arc::new(metrics),
@@ -110,13 +128,14 @@ impl App {
             bounds: config.http.bounds,
             origins: Arc::new(config.http.origins.clone()),
             draining: Draining::default(),
+            streams: Streams::new(config.http.bounds.streams),
         };
         let sweep_every = sweep_every(config.mirror.retention);
-        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every })
+        Ok(Self { gateway, serving: config.http.serving, turned_away, sweep_every, forecast_error, feed })
     }
 
     /// Serves until `stop`, then answers what was accepted and returns.
-    pub async fn serve(self, listeners: Listeners, stop: impl Future<Output = ()> + Send + 'static) {
+    pub async fn serve(mut self, listeners: Listeners, stop: impl Future<Output = ()> + Send + 'static) {
         let (told, stopped) = watch::channel(false);
         let draining = self.gateway.draining.clone();
         tokio::spawn(async move {
@@ -126,10 +145,12 @@ impl App {
         });
         let (road, clock, until_stopped) =
             (Arc::clone(&self.gateway.road), self.gateway.clock.clone(), until(stopped.clone()));
+        let error = Arc::clone(&self.forecast_error);
         tokio::spawn(async move {
             tokio::select! {
                 () = until_stopped => {}
                 never = sweep(&road.mirror, &clock, self.sweep_every) => match never {},
+                never = judge_forecasts(&road, &clock, self.sweep_every, &error) => match never {},
             }
         });
         let main = self.service(api::router(self.gateway.clone(), listeners.metrics.is_none()));
@@ -143,6 +164,10 @@ impl App {
             None => serving_main.await,
         };
         tracing::info!(aborted = drained.aborted, "drained");
+        // Threads of their own, which end by themselves within a second: waiting for them must not hold up this one.
+        if let Some(feed) = self.feed.take() {
+            let _ = tokio::task::spawn_blocking(|| feed.stop()).await;
+        }
     }
 
     fn service(&self, router: Router) -> Service {
@@ -153,6 +178,12 @@ impl App {
             turned_away: Arc::clone(&self.turned_away),
         }
     }
+}
+
+/// Rooms do not name each other's numbers.
+fn what_ifs(counts: WhatIfCounts) -> ObservedWhatIfs {
+    let WhatIfCounts { saving, without_saving, not_priced, faulted } = counts;
+    ObservedWhatIfs { saving, without_saving, not_priced, faulted }
 }
 
 /// A quarter of the retention, so that what has expired takes up memory for a quarter longer at most.
@@ -167,6 +198,19 @@ async fn sweep(mirror: &Mirror, clock: &Clock, every: Duration) -> Infallible {
     loop {
         ticks.tick().await;
         mirror.sweep(clock.now());
+    }
+}
+
+/// Finds out how far off forecasts have been, at regular intervals. It goes through all that is rolled up: not for the threads
+/// that serve connections.
+async fn judge_forecasts(road: &Arc<Road>, clock: &Clock, every: Duration, error: &LatestShare) -> Infallible {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (road, now) = (Arc::clone(road), clock.now());
+        let judged = spawn_blocking(move || road.mirror.forecast_error_of_all(now)).await;
+        error.set(judged.ok().flatten());
     }
 }
 

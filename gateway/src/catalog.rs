@@ -9,6 +9,7 @@
 //!
 //! A catalogue never changes: a reload makes another one.
 
+mod advice_rules;
 mod digest;
 mod document;
 mod facts;
@@ -45,10 +46,12 @@ use policies::Policies;
 use shelf::Shelf;
 use wire::{WirePlan, WirePriceBook, WireTenant};
 
+pub use advice_rules::AdviceRules;
 pub use listing::{Listing, Offering, OfferingId, Selection};
 pub use problem::{CatalogProblem, Place};
 pub use resolve::{OfferError, OfferNote, Resolved};
 pub use tenants::Tenant;
+pub use wire::AdviceCode;
 
 /// What is sold, without what is broken. Every plan is complete: its book is there and all of its steps are configured.
 #[derive(Clone, Debug)]
@@ -91,6 +94,8 @@ pub struct PlanVersion {
     /// By step index.
     pub policies: Arc<[ConfiguredPolicy]>,
     pub book: Arc<PriceBook>,
+    /// When its quotes give advice.
+    pub advice: AdviceRules,
 }
 
 impl Catalog {

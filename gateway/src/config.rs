@@ -5,8 +5,10 @@
 //! once, with file, line and column or the name of the variable. The variable of `http.max_connections` is
 //! `FAREBOX_HTTP_MAX_CONNECTIONS`. `farebox.example.toml` documents every setting.
 
+mod agents;
 mod error;
 mod keys;
+mod redis;
 mod rule;
 mod source;
 
@@ -23,6 +25,7 @@ use jiff::SignedDuration;
 use tracing::level_filters::LevelFilter;
 
 pub use error::{ConfigError, ConfigErrors, Place, Problem};
+pub use redis::Redis;
 
 use crate::serving::{self, Bounds, Origins};
 use crate::telemetry::{LogFormat, LogSettings};
@@ -59,6 +62,8 @@ pub struct Config {
     pub quotes: Quotes,
     pub http: Http,
     pub mirror: MirrorLimits,
+    /// `None`: usage snapshots come over HTTP only.
+    pub redis: Option<Redis>,
     pub log: LogSettings,
 }
 
@@ -129,6 +134,7 @@ impl Config {
         let quotes = quotes(source);
         let (sandbox, memo) = (sandbox(source, quotes.workers), memo(source));
         let (http, mirror, log) = (http(source), mirror(source), log(source));
+        let redis = source.redis();
         let tokens = Tokens { issuer, keys: keys? };
         Some(Self {
             listen,
@@ -142,6 +148,7 @@ impl Config {
             quotes,
             http,
             mirror,
+            redis,
             log,
         })
     }
@@ -234,6 +241,7 @@ fn http(source: &mut Source<'_>) -> Http {
     let bounds = Bounds {
         requests: source.setting("http.max_requests", &number(1..=1_000_000), usual.requests),
         request_timeout: source.setting("http.request_timeout", &long, usual.request_timeout),
+        streams: source.setting("http.max_streams", &number(1..=1_000_000), usual.streams),
     };
     // Else a body that never ends would be answered as our slowness, not as its sender's.
     if bounds.request_timeout <= serving.body_read_timeout {

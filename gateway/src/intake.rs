@@ -45,7 +45,16 @@ impl Intake {
     }
 
     pub fn read(&self, bytes: &[u8]) -> Result<Accepted, IntakeError> {
-        let json::Document { value: body, mut violations } = json::read(bytes)?;
+        let json::Document { value, violations } = json::read(bytes)?;
+        self.accept(value, violations)
+    }
+
+    /// A body that is JSON already, such as one that was accepted and then altered.
+    pub fn read_value(&self, body: Value) -> Result<Accepted, IntakeError> {
+        self.accept(body, Vec::new())
+    }
+
+    fn accept(&self, body: Value, mut violations: Vec<Violation>) -> Result<Accepted, IntakeError> {
         violations.extend(self.schema.violations(&body));
         // Only a body of the right shape can be asked about its bounds.
         let request = match typed(&body) {

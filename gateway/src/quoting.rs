@@ -6,14 +6,19 @@
 //!                                                               sandbox a step        one rounding    expiry
 //! ```
 //!
-//! Each arrow is a type that proves the step before it happened.
+//! Each arrow is a type that proves the step before it happened. What a quote expects and advises comes after its price and
+//! moves nothing of it: [`advising`], [`expectation`].
 
+mod advice;
+mod advising;
 mod error;
+mod expectation;
 mod identifiers;
 mod issuing;
 mod messages;
 mod token_claims;
 mod watching;
+mod what_if;
 
 use std::sync::Arc;
 
@@ -31,11 +36,14 @@ use crate::catalog::{Catalog, Resolved};
 use crate::intake::{Accepted, Intake};
 use crate::ledger::{Quote, RecentQuotes};
 use crate::token::TokenKeys;
+use advising::Advised;
 use messages::Said;
 use watching::{Unwatched, Watched};
+use what_if::Quoted;
 
 pub(crate) use error::QuotingError;
 pub(crate) use watching::Watch;
+pub(crate) use what_if::{WhatIfCounters, WhatIfCounts};
 
 /// What the road leads through.
 #[derive(Debug)]
@@ -44,8 +52,10 @@ pub(crate) struct Road {
     pub catalog: Catalog,
     /// Outcomes of this catalogue's policies.
     pub memo: Option<Memo>,
-    pub mirror: Mirror,
+    pub mirror: Arc<Mirror>,
     pub quotes: RecentQuotes,
+    /// How what-ifs ended.
+    pub what_ifs: WhatIfCounters,
     /// `None`: what is priced is a preview, which nobody can accept.
     pub issuer: Option<Issuer>,
 }
@@ -86,8 +96,13 @@ impl Road {
             source: Box::new(source),
         })?;
 
-        let messages = messages::of(Said { offer: &notes, input: &input, settled: &settled });
-        let priced = issuing::Priced { request, body, input, settled, messages };
+        // From here on nothing moves the price.
+        let quoted = Quoted { body: &body, version: &version, input: &input, settled: &settled };
+        let Advised { of_notes, own } = advising::advise(self, &request, quoted);
+        let said = Said { offer: &notes, input: &input, settled: &settled, saves: &of_notes, advice: own };
+        let messages = messages::of(said);
+        let effective_utilisation = expectation::of(&self.mirror, &request, &version.plan.usage, now);
+        let priced = issuing::Priced { request, body, input, settled, effective_utilisation, messages };
         let quote = Arc::new(issuing::issue(priced, self.issuer.as_ref())?);
         self.quotes.keep(Arc::clone(&quote));
         Ok(quote)

@@ -3,6 +3,7 @@
 //! Metrics are a value, not a global: whoever counts is handed them. Names begin with `farebox_` and end in their unit;
 //! a label takes its values from code or from what was deployed, and from only so many of those.
 
+mod feed;
 mod labels;
 mod log;
 mod observed;
@@ -13,6 +14,7 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
+use farebox_metering::redis::feed::FeedWatch;
 use farebox_pricing::pipeline::StepCost;
 use farebox_pricing::policy::Fault;
 use hyper::{Method, StatusCode};
@@ -26,7 +28,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use labels::{Build, Evaluations, Fault as FaultLabels, HostFault, Names, Policy, Quote, Reason, Request, Route};
 pub use log::{LogFormat, LogSettings, log_subscriber};
-pub(crate) use observed::Observed;
+pub(crate) use observed::{LatestShare, Observed, WhatIfs as ObservedWhatIfs};
 
 /// The media type of [`Metrics::encode`].
 pub(crate) const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -81,6 +83,7 @@ pub(crate) struct Metrics {
     request_seconds: Family<Route, Histogram, fn() -> Histogram>,
     response_bytes: Family<Route, Histogram, fn() -> Histogram>,
     requests_in_flight: Gauge,
+    streams_open: Gauge,
     requests_abandoned: Counter,
     requests_shed: Family<Reason, Counter>,
     quotes: Family<Quote, Counter>,
@@ -102,6 +105,7 @@ impl Metrics {
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_SECONDS)),
             response_bytes: Family::new_with_constructor(|| Histogram::new(RESPONSE_BYTES)),
             requests_in_flight: Gauge::default(),
+            streams_open: Gauge::default(),
             requests_abandoned: Counter::default(),
             requests_shed: Family::default(),
             quotes: Family::default(),
@@ -116,6 +120,11 @@ impl Metrics {
         metrics.register();
         metrics.registry.register_collector(Box::new(observed::Collector::new(observe)));
         metrics
+    }
+
+    /// From now on a scrape has what the feed from Redis tells.
+    pub(crate) fn watch_feed(&mut self, feed: FeedWatch) {
+        self.registry.register_collector(Box::new(feed::Collector(feed)));
     }
 
     fn register(&mut self) {
@@ -142,6 +151,7 @@ impl Metrics {
             self.response_bytes.clone(),
         );
         registry.register("http_requests_in_flight", "Requests being answered now", self.requests_in_flight.clone());
+        registry.register("http_streams_open", "Answers that go on, open now", self.streams_open.clone());
         registry.register(
             "http_requests_abandoned",
             "Requests that ended without an answer: the client went away, or the handler panicked",
@@ -185,6 +195,15 @@ impl Metrics {
 
     pub(crate) fn http_left(&self) {
         self.requests_in_flight.dec();
+    }
+
+    /// An answer that goes on; [`Metrics::stream_ended`] takes it back.
+    pub(crate) fn stream_began(&self) {
+        self.streams_open.inc();
+    }
+
+    pub(crate) fn stream_ended(&self) {
+        self.streams_open.dec();
     }
 
     pub(crate) fn http_abandoned(&self) {

@@ -108,6 +108,11 @@ impl TokenKey {
         &self.id
     }
 
+    /// A key for another use. No token has a blank in what is signed, so none says what `purpose` with one comes to.
+    fn derived(&self, purpose: &str) -> [u8; 32] {
+        self.mac(&format!("farebox {purpose}")).finalize().into_bytes().into()
+    }
+
     fn mac(&self, signing_input: &str) -> Hmac<Sha256> {
         let mut mac = self.keyed.clone();
         mac.update(signing_input.as_bytes());
@@ -166,6 +171,11 @@ impl TokenKeys {
         let payload = URL_SAFE_NO_PAD.decode(payload).map_err(|_| TokenError::Malformed)?;
         let claims = serde_json::from_slice(&payload).map_err(|_| TokenError::Malformed)?;
         Ok(SignedClaims(claims))
+    }
+
+    /// Of each key one for another use, in the same order: `purpose` tells uses apart.
+    pub fn derived(&self, purpose: &str) -> Vec<[u8; 32]> {
+        self.all().map(|key| key.derived(purpose)).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &TokenKey> {

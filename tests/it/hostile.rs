@@ -9,3 +9,5 @@ mod reproducible;
 mod rig;
 mod server;
 mod table;
+
+pub use modules::of_fragment;

@@ -8,6 +8,7 @@
     reason = "a test that meets the unexpected ends there"
 )]
 
+mod advice;
 mod agent;
 mod authoring;
 mod bad_input;
@@ -30,8 +31,10 @@ mod operations;
 mod overload;
 mod quotes;
 mod rate_table;
+mod redis;
 mod snapshots;
 mod tidy;
 mod twin;
 mod twin_context;
 mod usage;
+mod usage_stream;

@@ -86,8 +86,10 @@ fn utilisation(quote: &Value) -> Option<String> {
     rows.iter().find(|row| row["step"] == "utilisation").map(|row| text(row, "/code"))
 }
 
+/// But for advice, which W1 gets whatever is observed.
 fn messages(quote: &Value) -> Vec<String> {
-    quote["messages"].as_array().unwrap().iter().map(|message| text(message, "/code")).collect()
+    let messages = quote["messages"].as_array().unwrap().iter();
+    messages.filter(|message| message["level"] != "advice").map(|message| text(message, "/code")).collect()
 }
 
 #[test]
@@ -203,5 +205,67 @@ fn usage_says_all_that_is_known_and_of_whom_nothing_is() {
         "windows": {"15m": {"gpu_util": statistics("7200000000")}, "7d": {"gpu_util": statistics("4838400000000")}},
         "counters": {"held_us": "4838400000000", "busy_us": "3967488000000"},
     }]});
-    assert_eq!(scene.usage(), expected);
+    let mut usage = scene.usage();
+    let model = usage["models"][0].as_object_mut().unwrap();
+    for field in ["device_count", "effective", "forecasts", "series", "job_kinds", "sources", "source_count"] {
+        assert!(model.remove(field).is_some(), "{field}");
+    }
+    assert_eq!(usage, expected);
+}
+
+/// A snapshot that brings the week itself: what is expected is what the price reads, and nothing tells of a band.
+#[test]
+fn what_is_expected_is_the_number_that_the_price_reads() {
+    let gateway = TestGateway::start();
+    gateway.observe("steady-82");
+    let model = gateway.get("/v1/tenants/acme/usage").json()["models"][0].clone();
+    let quote = gateway.post("/v1/quotes", &fixture("requests/w1.json")).json();
+    assert_eq!(model["effective"]["expected"], quote["inputs"]["snapshot"]["value"]);
+    let expected = json!({"expected": "0.82", "low": null, "high": null, "metric": "gpu_util", "basis": "tenant_7d"});
+    assert_eq!(model["effective"], expected);
+    assert_eq!((&model["device_count"], &model["source_count"]), (&json!(8), &json!(1)));
+    assert_eq!((&model["series"], &model["job_kinds"]), (&json!({}), &json!({})));
+    let source = &model["sources"][0];
+    assert_eq!([&source["node"], &source["boot_epoch"], &source["health"]], ["gpu-07", "2026-11-01T00:00:00Z", "ok"]);
+}
+
+#[test]
+fn usage_tells_the_past_and_what_to_expect_by_job_kind() {
+    let scene = Scene::new();
+    let report = |counted: Counted<'_>| {
+        let mut sent = scene.snapshot(counted);
+        sent["job"] = "train-resnet50-17".into();
+        scene.report(&sent);
+    };
+    let day = 24 * 60 * MINUTE;
+    let first =
+        Counted { node: "a", boot_epoch: "1", seq: 1, held_s: 10 * MINUTE, observed: &[(70, 2_400), (90, 2_400)] };
+    report(first);
+    scene.pass(day);
+    // A day on which the eight were held for ten minutes more, and the rest of the time by nobody.
+    report(Counted { boot_epoch: "2", seq: 2, observed: &[(75, 4_800)], ..first });
+    scene.pass(day);
+    report(Counted { boot_epoch: "3", seq: 3, observed: &[(60, 4_800)], ..first });
+    let model = scene.usage()["models"][0].clone();
+    let expected =
+        json!({"expected": "0.7167", "low": "0.6", "high": "0.75", "metric": "gpu_util", "basis": "tenant_7d"});
+    assert_eq!(model["effective"], expected);
+    let error = json!({"days": 1, "mean_absolute": "0.05", "bias": "0.05", "in_band": "1"});
+    let mut whole = expected.clone();
+    whole["job_kind"] = Value::Null;
+    whole["error"] = error.clone();
+    let mut of_kind = expected;
+    of_kind["job_kind"] = "train-resnet50".into();
+    of_kind["basis"] = "job_kind_7d".into();
+    of_kind["error"] = error;
+    assert_eq!(model["forecasts"], json!([whole, of_kind]));
+    let month = &model["series"]["30d"]["gpu_util"];
+    let values = month["values"].as_array().unwrap();
+    assert_eq!((values.len(), &values[26..]), (30, &[Value::Null, json!("0.8"), json!("0.75"), json!("0.6")][..]));
+    assert_eq!((&month["start"], &month["step_s"]), (&json!("2026-11-04T00:00:00Z"), &json!(86_400)));
+    let lengths = ["24h", "7d"].map(|window| model["series"][window]["gpu_util"]["values"].as_array().unwrap().len());
+    assert_eq!(lengths, [24, 28]);
+    let kinds = model["job_kinds"].as_object().unwrap();
+    assert_eq!(kinds.keys().collect::<Vec<_>>(), ["train-resnet50"]);
+    assert_eq!(kinds["train-resnet50"]["7d"]["gpu_util"]["mean"], "0.716666666667");
 }

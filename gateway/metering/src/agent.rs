@@ -31,7 +31,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::Clock;
-use crate::delivery::{Delivery, DeliverySettings};
+use crate::delivery::{Delivery, DeliverySettings, Destination};
 use crate::generator::{self, GenerateError};
 use crate::meter::{Job, Meter, MeterSettings};
 use command::{Command, Generate, Other};
@@ -52,8 +52,7 @@ const LAST_DELIVERY: Duration = Duration::from_millis(1500);
 const LAST_LINES: Duration = Duration::from_millis(200);
 /// `--once` reads this far apart.
 const ONCE_TICK: Duration = Duration::from_secs(1);
-const NO_REPLAY: &str =
-    "a recording would speak to the gateway in this host's name; give the recording one with `--node`";
+const NO_REPLAY: &str = "a recording would speak in this host's name; give the recording one with `--node`";
 const NO_TOKEN: &str =
     "`control_token_file` is not set: any process on this host, a tenant's own as well, may start and end jobs";
 
@@ -120,8 +119,7 @@ fn check(config: &Config) -> Result<ExitCode, Failure> {
     for warning in config.warnings.iter().map(String::as_str).chain(no_token) {
         tell(&format!("warning: {warning}\n"))?;
     }
-    let delivery =
-        config.gateway.as_deref().map_or("nothing is delivered".to_owned(), |url| format!("delivers to {url}"));
+    let delivery = config.to.as_ref().map_or("nothing is delivered".to_owned(), |to| format!("delivers to {to}"));
     tell(&format!("ok: {} as `{}`, {} assignment(s)\n", delivery, config.node, config.assignments.len()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -186,7 +184,7 @@ fn meter(command: &Command, config: Config) -> Result<ExitCode, Failure> {
 /// # Errors
 /// Where a recording would speak in this host's name.
 fn may_replay(command: &Command, config: &Config) -> Result<(), Failure> {
-    match command.replay.is_some() && config.gateway.is_some() && !config.node_was_named {
+    match command.replay.is_some() && config.to.is_some() && !config.node_was_named {
         true => Err(Failure::new(NO_REPLAY, Exit::Usage)),
         false => Ok(()),
     }
@@ -200,13 +198,13 @@ fn after_epoch_us(last_us: i64, is_replay: bool, clock: &Clock) -> i64 {
 /// Starts every thread, meters until the end, and sends the last state.
 fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver<()>)) -> io::Result<Ended> {
     let Ground { source, state, ports, clock, lines } = ground;
-    let (node, tick, gateway) = (config.node.clone(), source.tick, config.gateway.clone());
+    let (node, tick, to) = (config.node.clone(), source.tick, told(config.to.as_ref()));
     let is_replay = source.is_recorded;
     let after_epoch_us = after_epoch_us(state.last_epoch_us(), is_replay, &clock);
     let settings = MeterSettings { tick, ..meter_settings(&config, after_epoch_us) };
-    let delivery = config.gateway.map(|gateway| {
+    let delivery = config.to.map(|to| {
         let state_dir = state.directory().map(ToOwned::to_owned);
-        let settings = DeliverySettings { gateway, key: config.key, limits: config.spool, state_dir };
+        let settings = DeliverySettings { to, key: config.key, limits: config.spool, state_dir };
         Delivery::start(settings, clock.clone()).map(Arc::new)
     });
     let delivery = delivery.transpose()?;
@@ -239,8 +237,7 @@ fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver
     // With port 0, only the socket knows.
     let control = ports.control.local_addr()?;
     http::serve(ports, Arc::new(desk), stop)?;
-    let gateway = gateway.as_deref().unwrap_or("none");
-    tracing::info!(node, ?tick, is_replay, gateway, %control, jobs = running.len(), "metering");
+    tracing::info!(node, ?tick, is_replay, to, %control, jobs = running.len(), "metering");
     let jobs = assignments.into_iter().chain(running).collect();
     let meter = Meter::new(settings);
     let metering = Metering { clock, meter, jobs, ended, state, delivery: delivery.clone(), published };
@@ -250,6 +247,11 @@ fn start(config: Config, ground: Ground, (stop, stopped): (Sender<()>, &Receiver
     }
     tracing::info!(?ended, "stopped");
     Ok(ended)
+}
+
+/// For the log.
+fn told(to: Option<&Destination>) -> String {
+    to.map_or_else(|| "nobody".to_owned(), ToString::to_string)
 }
 
 /// Whoever holds the other end of standard input is gone when it ends, however.

@@ -1,13 +1,17 @@
-//! Delivery: snapshots to the gateway's `POST /v1/usage-snapshots`, with their MAC, on a thread of its own.
+//! Delivery: snapshots with their MAC to the gateway's `POST /v1/usage-snapshots` or into Redis, on a thread of its own.
 //!
-//! Whoever meters only puts them down ([`Delivery::offer`]) and never waits: neither for the gateway nor for a disk. While the
-//! gateway is away, what waits is bounded and kept on disk (`spool.jsonl`); a newer snapshot takes the place of an older one,
-//! because the gateway wants the newest state, and counters go on by themselves.
+//! Whoever meters only puts them down ([`Delivery::offer`]) and never waits: neither for the other side nor for a disk. While
+//! that is away, what waits is bounded and kept on disk (`spool.jsonl`); a newer snapshot takes the place of an older one, because
+//! the newest state is what is wanted, and counters go on by themselves.
 
 mod backoff;
 mod courier;
 pub mod mac;
+mod port;
 mod post;
+#[cfg(test)]
+mod redis_tests;
+mod skew;
 mod spool;
 #[cfg(test)]
 mod tests;
@@ -24,10 +28,11 @@ use crossbeam_channel::{Receiver, Sender as Channel, bounded};
 
 use crate::clock::Clock;
 use crate::durable;
-use crate::snapshot::WireSnapshot;
+use crate::snapshot::{WireSnapshot, WireWindows};
 use courier::{Courier, Step};
 use mac::MacKey;
-use post::{Gateway, Posted, Tried};
+pub use port::Destination;
+use port::Port;
 pub use spool::SpoolLimits;
 use spool::Written;
 
@@ -36,8 +41,7 @@ const FILE: &str = "spool.jsonl";
 
 #[derive(Clone, Debug)]
 pub struct DeliverySettings {
-    /// `http://host:port`
-    pub gateway: String,
+    pub to: Destination,
     /// `None`: snapshots carry no MAC.
     pub key: Option<MacKey>,
     pub limits: SpoolLimits,
@@ -66,7 +70,9 @@ pub struct DeliveryCounters {
     /// As JSON.
     pub waiting_bytes: usize,
     pub away: bool,
-    /// How far this host's clock is ahead of the gateway's at least, below 0: behind; 0: they may agree. `None`: no answer yet.
+    /// Snapshots put down without their windows, because this host's clock was off.
+    pub windows_withheld: u64,
+    /// How far this host's clock is ahead of the other side's at least, below 0: behind; 0: they may agree. `None`: no answer yet.
     pub clock_skew_us: Option<i64>,
 }
 
@@ -89,7 +95,7 @@ struct Shared {
 
 struct Sender {
     shared: Arc<Shared>,
-    gateway: Gateway,
+    port: Port,
     key: Option<MacKey>,
     clock: Clock,
     random: RandomState,
@@ -99,10 +105,10 @@ impl Delivery {
     /// Starts with what an earlier run left.
     ///
     /// # Errors
-    /// Where no thread can be had.
+    /// Where no thread can be had, or Redis' authorities are no certificates.
     pub fn start(settings: DeliverySettings, clock: Clock) -> io::Result<Self> {
         let file = settings.state_dir.map(|directory| directory.join(FILE));
-        let mut courier = Courier::new(settings.limits, file.is_some());
+        let mut courier = Courier::new(settings.to.addressee(), settings.limits, file.is_some());
         if let Some(file) = &file {
             read_left_by_an_earlier_run(&mut courier, file, settings.limits);
         }
@@ -114,8 +120,8 @@ impl Delivery {
         let writing = bounded(1);
         let _ = writing.0.send(());
         let shared = Arc::new(Shared { courier: Mutex::new(courier), changed: Condvar::new(), file, writing });
-        let (key, gateway) = (settings.key, Gateway::new(&settings.gateway));
-        let sender = Sender { shared: Arc::clone(&shared), gateway, key, clock, random: RandomState::new() };
+        let (key, port) = (settings.key, settings.to.open(&clock)?);
+        let mut sender = Sender { shared: Arc::clone(&shared), port, key, clock, random: RandomState::new() };
         let (end, ended) = bounded(1);
         thread::Builder::new().name("delivery".to_owned()).spawn(move || {
             sender.run();
@@ -124,14 +130,24 @@ impl Delivery {
         Ok(Self { shared, ended })
     }
 
-    /// Puts snapshots down to be sent. Never waits.
+    /// Puts snapshots down to be sent. Never waits. Without windows while this host's clock is known to be off: when they were
+    /// observed nobody could tell, and counters and histograms need no clock.
     pub fn offer(&self, snapshots: &[WireSnapshot]) {
+        let is_off = self.shared.courier().clock_is_off();
         let written = snapshots.iter().filter_map(|snapshot| {
-            let written = Written::of(snapshot);
+            let written = match is_off {
+                true => Written::of(&WireSnapshot { windows: WireWindows::default(), ..snapshot.clone() }),
+                false => Written::of(snapshot),
+            };
             written.map_err(|error| tracing::error!(%error, "a snapshot cannot be written as JSON")).ok()
         });
-        let written = written.collect();
-        self.shared.courier().offer(written);
+        let written: Vec<Written> = written.collect();
+        let mut courier = self.shared.courier();
+        if is_off {
+            courier.windows_withheld(written.len());
+        }
+        courier.offer(written);
+        drop(courier);
         self.shared.changed.notify_one();
     }
 
@@ -194,41 +210,31 @@ impl Shared {
 }
 
 impl Sender {
-    fn run(&self) {
+    fn run(&mut self) {
+        let shared = Arc::clone(&self.shared);
         loop {
-            let mut courier = self.shared.courier();
+            let mut courier = shared.courier();
             match courier.next(self.clock.now().mono_us) {
-                Step::Post(parcel) => {
+                Step::Post(parcels) => {
                     drop(courier);
-                    let sent_us = self.clock.now().wall_us;
-                    let Tried { outcome, date } = self.post(&parcel.body);
-                    let now = self.clock.now();
-                    let mut courier = self.shared.courier();
-                    if let Some(date) = date {
-                        courier.compare_clocks((sent_us, now.wall_us), date.as_microsecond());
+                    let tried = self.port.post(&parcels, self.key.as_ref(), &self.clock);
+                    let now_us = self.clock.now().mono_us;
+                    let mut courier = shared.courier();
+                    if let Some(call) = tried.call {
+                        courier.compare_clocks(call);
                     }
-                    courier.posted(&parcel, outcome, now.mono_us, self.random.hash_one(now.mono_us));
+                    courier.posted(&parcels, tried.outcomes, now_us, self.random.hash_one(now_us));
                 }
                 Step::Save(bodies) => {
                     drop(courier);
-                    self.shared.save(&bodies);
+                    shared.save(&bodies);
                 }
                 Step::Wait(Some(pause)) => {
-                    drop(self.shared.changed.wait_timeout(courier, pause).unwrap_or_else(PoisonError::into_inner));
+                    drop(shared.changed.wait_timeout(courier, pause).unwrap_or_else(PoisonError::into_inner));
                 }
-                Step::Wait(None) => drop(self.shared.changed.wait(courier).unwrap_or_else(PoisonError::into_inner)),
+                Step::Wait(None) => drop(shared.changed.wait(courier).unwrap_or_else(PoisonError::into_inner)),
                 Step::End => return,
             }
-        }
-    }
-
-    fn post(&self, snapshot: &[u8]) -> Tried {
-        match &self.key {
-            None => self.gateway.post(snapshot, post::TIMEOUT),
-            Some(key) => match mac::sign(key, snapshot) {
-                Ok(signed) => self.gateway.post(&signed, post::TIMEOUT),
-                Err(error) => Tried { outcome: Posted::Refused { reason: error.to_string() }, date: None },
-            },
         }
     }
 }

@@ -9,6 +9,7 @@
 //! - [`snapshot`]: windowed statistics of one tenant's GPUs on one node at one moment, as agents send them, checked
 //! - [`mirror`]: the newest snapshot of each (node, tenant, job, GPU model), merged over nodes into pricing's
 //!   [`Observation`](farebox_pricing::usage::Observation) without any I/O
+//! - [`redis`]: many agents, many gateways, and one Redis or Valkey between them
 //!
 //! Time comes in as an argument everywhere. Device readings arrive as decimals and leave as decimals; floats decide
 //! only whether a text that is no plain decimal is a blank reading, and when the next tick of a replay is due.
@@ -23,6 +24,7 @@ pub mod mirror;
 pub mod nvml;
 pub mod reader;
 pub mod recording;
+pub mod redis;
 pub mod snapshot;
 pub mod tick;
 

@@ -3,22 +3,31 @@
 //! Snapshots apply only forward by (boot epoch, sequence), so that delayed, repeated and reordered deliveries come to
 //! the same state. They expire by the time of their *receipt*: an agent's clock cannot keep one alive. A holding's last
 //! one, its tombstone, is kept like any other and observed as nothing. What each brings beyond what was counted of its holding
-//! goes into the roll-up of its tenant and model, where the long windows come from; that does not expire with the snapshots. Writers hold the lock of one shard for
-//! some additions, readers for a few pointer copies and a sum over the buckets of a window; merging happens outside of it.
+//! goes into the roll-up of its tenant and model, where the long windows come from; that does not expire with the snapshots.
+//!
+//! Readers wait for nobody: each shard is an immutable map behind an atomic pointer, and a writer, who holds the shard's lock
+//! for some additions, makes the next map of what changed and of the rest as it is.
 
 mod difference;
 #[cfg(test)]
 mod difference_tests;
+mod forecast;
+mod kept;
+#[cfg(test)]
+mod kept_tests;
 mod limits;
 mod merge;
 #[cfg(test)]
 mod merge_tests;
+mod newest;
 mod rollup;
 #[cfg(test)]
 mod rollup_tests;
 mod rooms;
 #[cfg(test)]
 mod rooms_tests;
+mod series;
+mod shard;
 mod tenant;
 #[cfg(test)]
 mod tests;
@@ -26,21 +35,25 @@ mod tests;
 mod tombstone_tests;
 mod usage;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farebox_pricing::usage::{Observation, StatKey};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::snapshot::Snapshot;
 use limits::reserve;
-use tenant::{Held, Shard, SnapshotKey};
+use shard::Shard;
+use tenant::{Held, SnapshotKey, Tenant};
 
+pub use forecast::{Basis, BasisScope, DRAM_PEAK, Forecast, ForecastError, ForecastQuery, TENSOR_PEAK};
+pub use kept::{KeptRollUp, NotARollUp, RollUpName};
 pub use limits::{MirrorCounters, MirrorFull, MirrorLimits};
-pub use usage::{HeldDevice, MetricUsage, ModelUsage};
+pub use newest::Newest;
+pub use usage::{Expectation, HeldDevice, MetricUsage, ModelUsage, Series, UsageSource};
 
-/// Enough that a sweep, which locks one shard at a time, never holds up a quote.
+/// Enough that a sweep, which locks one shard at a time, does not hold up those who deliver.
 const SHARDS: usize = 64;
 /// `metering.md` case 14: a snapshot from further ahead than this keeps its counters only. One from behind cannot be told
 /// from one that waited in an agent's spool: it counts where it was observed, and its age says the rest.
@@ -81,8 +94,7 @@ pub struct UsageQuery<'a> {
 #[derive(Debug)]
 pub struct Mirror {
     limits: MirrorLimits,
-    hasher: RandomState,
-    shards: [RwLock<Shard>; SHARDS],
+    shards: [Shard; SHARDS],
     entries: AtomicUsize,
     /// No snapshot expires before this, Unix milliseconds: a full mirror is not swept in vain.
     next_expiry_ms: AtomicI64,
@@ -91,9 +103,16 @@ pub struct Mirror {
     quarantined: AtomicU64,
     dropped_readings: AtomicU64,
     refused_full: AtomicU64,
+    /// Taken by pairs and kinds.
+    places: AtomicUsize,
     roll_ups: AtomicUsize,
     roll_ups_evicted: AtomicU64,
     roll_ups_skipped: AtomicU64,
+    kinds: AtomicUsize,
+    kinds_let_go: AtomicU64,
+    kinds_skipped: AtomicU64,
+    /// How often something was rolled up.
+    changes: AtomicU64,
     holdings: AtomicUsize,
     holdings_let_go: AtomicU64,
     histograms_refused: AtomicU64,
@@ -109,8 +128,7 @@ impl Mirror {
     pub fn new(limits: MirrorLimits) -> Self {
         Self {
             limits,
-            hasher: RandomState::new(),
-            shards: std::array::from_fn(|_| RwLock::default()),
+            shards: std::array::from_fn(|_| Shard::default()),
             entries: AtomicUsize::new(0),
             next_expiry_ms: AtomicI64::new(i64::MAX),
             applied: AtomicU64::new(0),
@@ -118,9 +136,14 @@ impl Mirror {
             quarantined: AtomicU64::new(0),
             dropped_readings: AtomicU64::new(0),
             refused_full: AtomicU64::new(0),
+            places: AtomicUsize::new(0),
             roll_ups: AtomicUsize::new(0),
             roll_ups_evicted: AtomicU64::new(0),
             roll_ups_skipped: AtomicU64::new(0),
+            kinds: AtomicUsize::new(0),
+            kinds_let_go: AtomicU64::new(0),
+            kinds_skipped: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
             holdings: AtomicUsize::new(0),
             holdings_let_go: AtomicU64::new(0),
             histograms_refused: AtomicU64::new(0),
@@ -165,11 +188,7 @@ impl Mirror {
 
     /// What is known of a tenant's GPUs at `query.now`, merged over nodes; `None` where nothing is.
     pub fn observe(&self, query: &UsageQuery<'_>) -> Option<Observation> {
-        let seen = {
-            let tenants = read(self.shard(query.tenant));
-            tenants.get(query.tenant)?.seen(query, |held| !self.is_expired(held, query.now))
-        };
-        merge::merge(seen, query)
+        merge::merge(self.tenant(query.tenant)?.seen(query, |held| !self.is_expired(held, query.now)), query)
     }
 
     pub fn counters(&self) -> MirrorCounters {
@@ -183,6 +202,9 @@ impl Mirror {
             roll_ups: self.roll_ups.load(Ordering::Relaxed),
             roll_ups_evicted: self.roll_ups_evicted.load(Ordering::Relaxed),
             roll_ups_skipped: self.roll_ups_skipped.load(Ordering::Relaxed),
+            kinds: self.kinds.load(Ordering::Relaxed),
+            kinds_let_go: self.kinds_let_go.load(Ordering::Relaxed),
+            kinds_skipped: self.kinds_skipped.load(Ordering::Relaxed),
             holdings: self.holdings.load(Ordering::Relaxed),
             holdings_let_go: self.holdings_let_go.load(Ordering::Relaxed),
             entries: self.entries.load(Ordering::Relaxed),
@@ -192,8 +214,8 @@ impl Mirror {
     fn place(&self, held: &Arc<Held>, is_ahead: bool) -> Placement {
         let snapshot = &held.snapshot;
         let key = SnapshotKey::of(snapshot);
-        let mut tenants = write(self.shard(&snapshot.tenant));
-        let newest = tenants.get(&snapshot.tenant).and_then(|tenant| tenant.snapshots.get(&key));
+        let mut draft = self.shard(&snapshot.tenant).draft();
+        let newest = draft.tenants.get(&*snapshot.tenant).and_then(|tenant| tenant.snapshots.get(&key));
         // An expired one counts as forgotten, whatever its epoch; its place is taken over. The roll-up does not forget.
         let current = newest.filter(|newest| !self.is_expired(newest, held.received_at));
         if current.is_some_and(|current| !held.is_newer_than(current)) {
@@ -204,9 +226,12 @@ impl Mirror {
         }
         self.note_expiry(held);
         if !is_ahead {
-            self.roll_up(&mut tenants, held);
+            self.roll_up(&mut draft, held);
         }
-        tenants.entry(snapshot.tenant.clone()).or_default().snapshots.insert(key, Arc::clone(held));
+        if let Some(tenant) = draft.tenant_mut(&snapshot.tenant) {
+            tenant.snapshots.insert_mut(key, Arc::clone(held));
+        }
+        draft.publish();
         Placement::Stored
     }
 
@@ -220,17 +245,14 @@ impl Mirror {
         self.next_expiry_ms.fetch_min(expiry_ms, Ordering::SeqCst);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the length")]
-    fn shard(&self, tenant: &str) -> &RwLock<Shard> {
-        &self.shards[self.hasher.hash_one(tenant) as usize % SHARDS]
+    /// All that is known of a tenant at this moment; it never changes.
+    fn tenant(&self, name: &str) -> Option<Arc<Tenant>> {
+        self.shard(name).tenants().get(name).cloned()
     }
-}
 
-/// A panic elsewhere cannot leave a shard half changed: every change is one map operation.
-fn read(shard: &RwLock<Shard>) -> RwLockReadGuard<'_, Shard> {
-    shard.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write(shard: &RwLock<Shard>) -> RwLockWriteGuard<'_, Shard> {
-    shard.write().unwrap_or_else(PoisonError::into_inner)
+    /// The same in every replica, so that who makes room for whom is.
+    #[expect(clippy::indexing_slicing, reason = "the index is taken modulo the length")]
+    fn shard(&self, tenant: &str) -> &Shard {
+        &self.shards[BuildHasherDefault::<DefaultHasher>::default().hash_one(tenant) as usize % SHARDS]
+    }
 }

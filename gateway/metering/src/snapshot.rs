@@ -5,6 +5,7 @@
 //! NaN, a share over 1) is no violation: it is dropped and counted, as if the device had not reported it.
 
 mod intake;
+mod job_kind;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use rust_decimal::{Decimal, RoundingStrategy};
 
 use crate::tick::Metric;
 
-pub(crate) use intake::{MAX_DEVICES, MAX_NAME, is_name};
+pub(crate) use intake::{MAX_BOOT_EPOCH, MAX_DEVICES, MAX_NAME, is_name};
+pub use job_kind::job_kind;
 pub use wire::{
     WireCounter, WireCounters, WireDecimal, WireDevice, WireHistogram, WireMetric, WireQuality, WireReading,
     WireSnapshot, WireWindows,
@@ -31,7 +33,7 @@ pub const MAX_COUNTER: u64 = 1_000_000_000_000_000_000;
 /// Bins of a histogram: one for each per cent from 0 to 100.
 pub const BINS: usize = 101;
 /// Metrics that agents have histograms of, and the only ones that the mirror rolls up: the bound on what a roll-up takes.
-pub const HISTOGRAMS: [Metric; 2] = [Metric::GpuUtil, Metric::SmUtil];
+pub const HISTOGRAMS: [Metric; 4] = [Metric::GpuUtil, Metric::SmUtil, Metric::TensorActive, Metric::DramActive];
 /// The `health` of a holding's last snapshot: its tombstone.
 pub const ENDED: &str = "ended";
 

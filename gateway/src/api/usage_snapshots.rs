@@ -25,7 +25,8 @@ pub(crate) struct SnapshotReceipt {
     reason: Option<&'static str>,
 }
 
-/// Takes a snapshot of a tenant's GPUs. An older one than is known changes nothing and is not an error.
+/// Takes a snapshot of a tenant's GPUs. An older one than is known changes nothing and is not an error. It is known to this
+/// replica only: several get theirs through Redis.
 #[utoipa::path(post, path = "/v1/usage-snapshots", operation_id = "apply_usage_snapshot", tag = "meter", request_body = WireSnapshot, responses(
     (status = 202, description = "taken", body = SnapshotReceipt),
     (status = 400, description = "`malformed-json`", body = ProblemBody, content_type = "application/problem+json"),

@@ -10,8 +10,9 @@ use rust_decimal::Decimal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::effective_utilisation::ExpectedUtilisation;
 use super::usage_view::{SnapshotView, snapshot_of};
-use crate::ledger::Quote;
+use crate::ledger::{Message, Quote};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Quote)]
@@ -32,6 +33,8 @@ pub(crate) struct QuoteView<'a> {
     price_locked: bool,
     lines: Vec<LineView<'a>>,
     totals: TotalsView,
+    /// The expected effective utilisation of the GPUs; `null` where nothing is known of them. It moves no price.
+    effective_utilisation: Option<ExpectedUtilisation>,
     inputs: InputsView<'a>,
     plan: PlanView<'a>,
     decision_id: &'a str,
@@ -176,6 +179,10 @@ pub(crate) struct MessageView<'a> {
     /// The line it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<String>,
+    /// How much less the total would be, priced as the quote was, with what is advised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "808.71")]
+    saves: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -192,7 +199,8 @@ impl<'a> QuoteView<'a> {
         quote.settled.check()?;
         let Quote { issued, input, settled, .. } = quote;
         let plan = input.plan();
-        let print = |amount: Amount| amount.print(settled.currency.exponent());
+        let exponent = settled.currency.exponent();
+        let print = |amount: Amount| amount.print(exponent);
         Ok(Self {
             id: &issued.id,
             status: match &quote.token {
@@ -214,6 +222,7 @@ impl<'a> QuoteView<'a> {
                 tax: print(Amount::ZERO),
                 total: print(settled.totals.total),
             },
+            effective_utilisation: quote.effective_utilisation.as_ref().map(ExpectedUtilisation::of),
             inputs: InputsView {
                 price_book: &input.offer().price_book,
                 snapshot: match input.usages() {
@@ -223,7 +232,7 @@ impl<'a> QuoteView<'a> {
             },
             plan: PlanView { id: plan_id(plan), name: &plan.name, version: plan.version, digest: &plan.digest },
             decision_id: &issued.decision_id,
-            messages: quote.messages.iter().map(MessageView::of).collect(),
+            messages: quote.messages.iter().map(|message| MessageView::of(message, exponent)).collect(),
             token: quote.token.as_deref(),
             links: quote.token.is_some().then(|| LinksView {
                 itself: format!("/v1/quotes/{}", issued.id),
@@ -234,9 +243,9 @@ impl<'a> QuoteView<'a> {
 }
 
 impl<'a> MessageView<'a> {
-    fn of(message: &'a crate::ledger::Message) -> Self {
-        let line = message.line.map(line_id);
-        Self { level: &message.level, code: &message.code, text: &message.text, line }
+    fn of(message: &'a Message, exponent: u8) -> Self {
+        let (line, saves) = (message.line.map(line_id), message.saves.map(|saves| saves.print(exponent)));
+        Self { level: &message.level, code: &message.code, text: &message.text, line, saves }
     }
 }
 

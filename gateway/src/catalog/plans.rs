@@ -11,6 +11,7 @@ use farebox_pricing::plan::{Guards, Plan, UtilisationBasis};
 use farebox_pricing::price_book::{PriceBook, PriceRow};
 use farebox_pricing::usage::UsageRules;
 
+use super::advice_rules::AdviceRules;
 use super::document::Document;
 use super::findings::{Bound, Findings};
 use super::policies::Policies;
@@ -46,6 +47,7 @@ pub(super) fn read(document: &Document, wire: WirePlan, parts: Parts<'_>) -> Res
         check_floor(&mut findings, &guards, book);
     }
     let usage = usage_rules(&mut findings, &wire.usage);
+    let advice = AdviceRules::read(&mut findings, &wire.advice);
     check_later_tables(&mut findings, &wire);
     let steps = steps::read(&mut findings, wire.steps, parts.policies);
     let (Some(currency), Some(book), Some(time_zone)) = (currency, book, time_zone) else {
@@ -71,7 +73,7 @@ pub(super) fn read(document: &Document, wire: WirePlan, parts: Parts<'_>) -> Res
         usage,
         steps,
     };
-    Ok(PlanVersion { plan: Arc::new(plan), policies: policies.into(), book })
+    Ok(PlanVersion { plan: Arc::new(plan), policies: policies.into(), book, advice })
 }
 
 fn price_book(

@@ -45,6 +45,9 @@ pub struct WirePlan {
     /// When live usage may move a price.
     #[serde(default)]
     pub usage: WireUsageRules,
+    /// When a quote gives advice. None of it moves a price.
+    #[serde(default)]
+    pub advice: WireAdviceRules,
     /// Idle protection of interactive sessions. Checked, without effect as yet.
     #[schema(nullable = false)]
     pub idle: Option<WireIdle>,
@@ -135,6 +138,56 @@ pub struct WireUsageRules {
     /// A job younger than this: no surcharge. Default `15m`.
     #[schema(nullable = false)]
     pub grace: Option<WireDuration>,
+}
+
+/// When a quote gives advice (docs/advice.md). None of it moves a price.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AdviceRules)]
+pub struct WireAdviceRules {
+    /// Advice that quotes under this plan never give. Default: none.
+    #[serde(default)]
+    pub never: Vec<AdviceCode>,
+    /// `idle_hold`: the mean GPU utilisation of 24 h is below this. 0 to 1, default 0.05.
+    #[schema(nullable = false)]
+    pub idle_below: Option<WireDecimal>,
+    /// `stall_io`: the mean GPU utilisation of 24 h is below this. 0 to 1, default 0.5.
+    #[schema(nullable = false)]
+    pub stall_mean_below: Option<WireDecimal>,
+    /// `stall_io`: and its 95th percentile is at least this. 0 to 1, default 0.8.
+    #[schema(nullable = false)]
+    pub stall_p95_from: Option<WireDecimal>,
+    /// `memory_bound`: of what memory bandwidth can be reached, the share used over 24 h is at least this. 0 to 1, default
+    /// 0.8.
+    #[schema(nullable = false)]
+    pub memory_bound_from: Option<WireDecimal>,
+    /// `enable_mixed_precision`: where it is measured, the mean tensor activity of 24 h is below this. 0 to 1, default 0.05.
+    #[schema(nullable = false)]
+    pub tensor_below: Option<WireDecimal>,
+}
+
+/// What a quote can advise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AdviceCode {
+    EnableTorchCompile,
+    EnableMixedPrecision,
+    IdleHold,
+    StallIo,
+    MemoryBound,
+}
+
+impl AdviceCode {
+    /// As on the quote.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::EnableTorchCompile => "enable_torch_compile",
+            Self::EnableMixedPrecision => "enable_mixed_precision",
+            Self::IdleHold => "idle_hold",
+            Self::StallIo => "stall_io",
+            Self::MemoryBound => "memory_bound",
+        }
+    }
 }
 
 /// Idle protection: without work for this long, a session is hibernated and bills nothing.

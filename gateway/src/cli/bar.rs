@@ -23,6 +23,15 @@ impl Bars {
         self.mark
     }
 
+    /// Signs that rise from nothing to all.
+    pub(super) fn steps(self) -> &'static [char] {
+        if self.full == ASCII.full {
+            &['_', '.', '-', '=', '+', '*', '#']
+        } else {
+            &['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
+        }
+    }
+
     /// `width` cells of which `value` of `limit` are full, a part of a cell counting whole; `mark` is a percentage.
     pub(super) fn draw(self, value: u64, limit: u64, width: u64, mark: Option<u64>) -> String {
         let cells = value.saturating_mul(width).div_ceil(limit.max(1)).min(width);

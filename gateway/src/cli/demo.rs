@@ -1,9 +1,10 @@
 //! `farebox demo`: the gateway over the fixtures, fed by an agent on a recording, asked for one quote over HTTP, left serving.
 
 mod agent;
+mod redis;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,7 +25,8 @@ use crate::clock::Clock;
 use crate::config::{Config, user_code_cache};
 use crate::printable::printable;
 use crate::serving::stop_signal;
-use agent::Agent;
+use agent::{Agent, To};
+use redis::Redis;
 
 /// The tenant of the worked examples, to whom the recording's GPUs are assigned.
 const TENANT: &str = "acme";
@@ -47,10 +49,14 @@ pub(super) struct Options {
     /// The agent's binary [default: farebox-agent beside this one].
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
+    /// Let the agent post to the gateway, also where there is a `redis-server`.
+    #[arg(long)]
+    no_redis: bool,
 }
 
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
-    let config = config(options.listen, &options.data, &options.policies)?;
+    let redis = if options.no_redis { None } else { Redis::start()? };
+    let config = config(options, redis.as_ref())?;
     let config = Config { code_cache: user_code_cache(), ..config };
     serve::start_logging(config.log)?;
     let request = JsonFile::read(&options.data.join("requests/w1.json"))?;
@@ -68,7 +74,9 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         };
         let serving = tokio::spawn(app.serve(Listeners { main, metrics: None }, stop));
         let binary = options.agent.clone().unwrap_or_else(agent::beside_this_binary);
-        let mut agent = Agent::start(&binary, &options.data, &root)?;
+        let to = redis.as_ref().map_or(To::Gateway(&root), To::Redis);
+        let mut agent = Agent::start(&binary, &options.data, to)?;
+        tell(&road(options, redis.as_ref()))?;
         let shown = tokio::task::spawn_blocking(move || {
             // Whoever stops the demo before it has shown anything did not want to see it.
             match show(&mut agent, &root, &request, &stopping) {
@@ -79,24 +87,40 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
         let agent = shown.await.map_err(Failure::new)??;
         let served = serving.await.map_err(Failure::new);
         drop(agent);
+        drop(redis);
         served
     })
 }
 
 /// Defaults, the given places, readable logs, and a token key that lives as long as this process.
-fn config(listen: SocketAddr, data: &Path, policies: &Path) -> Result<Config, Failure> {
+fn config(options: &Options, redis: Option<&Redis>) -> Result<Config, Failure> {
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(Failure::new)?;
     let settings = [
-        ("FAREBOX_LISTEN", listen.to_string()),
-        ("FAREBOX_DATA_DIR", data.display().to_string()),
-        ("FAREBOX_POLICIES_DIR", policies.display().to_string()),
+        ("FAREBOX_LISTEN", options.listen.to_string()),
+        ("FAREBOX_DATA_DIR", options.data.display().to_string()),
+        ("FAREBOX_POLICIES_DIR", options.policies.display().to_string()),
         ("FAREBOX_TOKENS_KEYS", format!("demo:{}", STANDARD.encode(secret))),
         ("FAREBOX_LOG_FORMAT", "text".to_owned()),
         ("FAREBOX_LOG_LEVEL", "warn".to_owned()),
     ];
-    let settings = settings.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let through_redis =
+        redis.map(|redis| [("FAREBOX_REDIS_URL", redis.url()), ("FAREBOX_AGENTS", format!("*:{}", redis.secret()))]);
+    let settings = settings.into_iter().chain(through_redis.into_iter().flatten());
+    let settings = settings.map(|(name, value)| (name.to_owned(), value));
     Config::load(None, settings).map_err(Failure::usage)
+}
+
+/// By which way usage gets to the gateway.
+fn road(options: &Options, redis: Option<&Redis>) -> String {
+    match redis {
+        Some(redis) => {
+            format!("Usage goes from the agent through a redis-server of this demo's own ({}).\n", redis.address())
+        }
+        None if options.no_redis => "Usage goes from the agent to the gateway by HTTP (--no-redis).\n".to_owned(),
+        None => "Usage goes from the agent to the gateway by HTTP, as there is no redis-server here that starts.\n"
+            .to_owned(),
+    }
 }
 
 /// Plays the storefront, once the agent has told enough for a price to move by it. The agent goes on.

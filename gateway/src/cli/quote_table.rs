@@ -124,6 +124,23 @@ fn inputs(page: &mut Page, quote: &Value) {
         }
         None => page.paragraph(0, "usage: none observed", Style::Plain),
     }
+    if let Some(expected) = quote.get("effective_utilisation").filter(|expected| expected.is_object()) {
+        page.paragraph(0, &effective_utilisation(expected), Style::Plain);
+    }
+}
+
+/// `expected effective utilisation: 82 % (77 % to 86 %), from your last 7d, gpu_util`
+fn effective_utilisation(expected: &Value) -> String {
+    let share = |pointer: &str| text(expected, pointer).map(|share| percent(&share).trim_start_matches('+').to_owned());
+    let band = share("/low").zip(share("/high")).map_or(String::new(), |(low, high)| format!(" ({low} to {high})"));
+    let basis = word(expected, "/basis");
+    let basis = match basis.rsplit_once('_') {
+        Some(("tenant", window)) => format!("your last {window}"),
+        Some(("job_kind", window)) => format!("your last {window} of this kind of job"),
+        _ => basis,
+    };
+    let expected_share = share("/expected").unwrap_or_else(|| "–".to_owned());
+    format!("expected effective utilisation: {expected_share}{band}, from {basis}, {}", word(expected, "/metric"))
 }
 
 /// `gpu_util mean over 7d is 0.82, of the gpu_model; coverage 0.99, 120 ms old, ok`
@@ -155,7 +172,10 @@ fn messages(page: &mut Page, quote: &Value) {
         let level = word(message, "/level");
         let style = if level == "warning" { Style::Yellow } else { Style::Plain };
         let line = text(message, "/line").map_or(String::new(), |line| format!("{line}: "));
-        page.paragraph(0, &format!("{level}: {line}{} ({})", word(message, "/text"), word(message, "/code")), style);
+        let saves = text(message, "/saves")
+            .map_or(String::new(), |saves| format!("; saves {saves} {}", word(quote, "/currency")));
+        let said = format!("{level}: {line}{} ({}){saves}", word(message, "/text"), word(message, "/code"));
+        page.paragraph(0, &said, style);
     }
 }
 
@@ -235,7 +255,8 @@ mod tests {
             ],
             "totals": {"list": "0.52", "adjustments": "0.00", "tax": "0.05", "total": "0.57"},
             "inputs": {"price_book": HOSTILE, "snapshot": null},
-            "messages": [{"level": "warning", "code": HOSTILE, "text": HOSTILE, "line": "l1"}],
+            "messages": [{"level": "warning", "code": HOSTILE, "text": HOSTILE, "line": "l1", "saves": HOSTILE}],
+            "effective_utilisation": {"expected": HOSTILE, "low": HOSTILE, "high": HOSTILE, "basis": HOSTILE, "metric": HOSTILE},
         })
     }
 
@@ -255,7 +276,8 @@ mod tests {
             "the price is not locked",
             "  tax ",
             "usage: none observed",
-            "warning: l1: [2Jone two1m ([2Jone two1m)",
+            "warning: l1: [2Jone two1m ([2Jone two1m); saves [2Jone two1m",
+            "expected effective utilisation: [2Jone two1m ([2Jone two1m to [2Jone two1m), from [2Jone two1m",
         ] {
             let squeezed = expected.split_whitespace().collect::<Vec<_>>().join(" ");
             let found = text.split_whitespace().collect::<Vec<_>>().join(" ").contains(&squeezed);
@@ -269,6 +291,18 @@ mod tests {
         for answer in [json!(null), json!([]), json!({"lines": [1, {}], "totals": 1, "messages": [[]]})] {
             assert!(render(&answer, Styles::NONE).contains("total –"), "{answer}");
         }
+    }
+
+    #[test]
+    fn what_to_expect_is_one_line() {
+        let mut expected =
+            json!({"expected": "0.82", "low": "0.77", "high": "0.8602", "basis": "tenant_7d", "metric": "gpu_util"});
+        let line = "expected effective utilisation: 82 % (77 % to 86.02 %), from your last 7d, gpu_util";
+        assert_eq!(effective_utilisation(&expected), line);
+        expected["low"] = Value::Null;
+        expected["basis"] = "job_kind_30d".into();
+        let line = "expected effective utilisation: 82 %, from your last 30d of this kind of job, gpu_util";
+        assert_eq!(effective_utilisation(&expected), line);
     }
 
     #[test]

@@ -47,6 +47,18 @@ pub enum Problem {
         "`tokens.keys` has no key; add one under `[[tokens.keys]]`, or set `FAREBOX_TOKENS_KEYS` to `id:secret` (`openssl rand -base64 32` makes a secret)"
     )]
     NoKey,
+    #[error("`redis.url`: {0}")]
+    RedisUrl(farebox_metering::redis::link::UrlError),
+    #[error("`redis.ca_file`: {0}")]
+    RedisLink(farebox_metering::redis::link::LinkError),
+    #[error("`{setting}` is of no use without `redis.url`; give that, or leave this out")]
+    NoRedis { setting: &'static str },
+    #[error(
+        "with `redis.url` the keys that agents sign with are needed, or no snapshot counts; add them under `[[agents]]`, or set `FAREBOX_AGENTS` to `node:secret` (`openssl rand -base64 32` makes a secret)"
+    )]
+    NoAgentKey,
+    #[error("the secret of agent `{node}`: {error}")]
+    AgentKey { node: String, error: farebox_metering::delivery::mac::MacKeyError },
     #[error("the secret file `{path}` cannot be read: {kind}")]
     SecretFile { path: String, kind: std::io::ErrorKind },
     #[error("`{longer}` must be longer than `{shorter}`")]

@@ -42,6 +42,14 @@ pub(super) fn name() -> Rule<String> {
     })
 }
 
+/// In front of keys in Redis: what can stand between braces and in the pattern of an ACL.
+pub(super) fn key_prefix() -> Rule<String> {
+    Rule::text("1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.` and `:`", |text| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        ((1..=64).contains(&text.len()) && text.bytes().all(is_plain)).then(|| text.to_owned())
+    })
+}
+
 /// `*`, or origins as browsers write them, with commas between several: scheme, host, port where it is not the usual one.
 pub(super) fn origins() -> Rule<Origins> {
     Rule::text("`*`, or origins like `https://shop.example` with commas between several", |text| {

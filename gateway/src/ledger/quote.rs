@@ -1,5 +1,7 @@
 //! A quote: settled lines, what they were priced on, and until when they hold.
 
+use farebox_metering::mirror::Forecast;
+use farebox_pricing::amount::Amount;
 use farebox_pricing::offer::PricedInput;
 use farebox_pricing::settle::Settled;
 use jiff::Timestamp;
@@ -11,6 +13,8 @@ pub(crate) struct Quote {
     pub client_reference: Option<String>,
     pub input: PricedInput,
     pub settled: Settled,
+    /// What utilisation to expect; `None` where nothing is known. It moves no price.
+    pub effective_utilisation: Option<Forecast>,
     pub messages: Vec<Message>,
     /// Hash of the priced content, the strong ETag without its quotes.
     pub etag: String,
@@ -39,6 +43,8 @@ pub(crate) struct Message {
     pub text: String,
     /// Index of the line it is about.
     pub line: Option<usize>,
+    /// How much less the quote would be with what is advised.
+    pub saves: Option<Amount>,
 }
 
 impl Quote {

@@ -1,5 +1,6 @@
 //! Issuing: ids, expiry, ETag and token make settled lines a quote.
 
+use farebox_metering::mirror::Forecast;
 use farebox_pricing::offer::PricedInput;
 use farebox_pricing::pipeline::{AdjustmentScope, AppliedAdjustment, MethodUsed};
 use farebox_pricing::request::QuoteRequest;
@@ -29,12 +30,13 @@ pub(super) struct Priced {
     pub(super) body: Value,
     pub(super) input: PricedInput,
     pub(super) settled: Settled,
+    pub(super) effective_utilisation: Option<Forecast>,
     pub(super) messages: Vec<Message>,
 }
 
 /// Without an issuer there is no token.
 pub(super) fn issue(priced: Priced, issuer: Option<&Issuer>) -> Result<Quote, IssuingError> {
-    let Priced { request, body, input, settled, messages } = priced;
+    let Priced { request, body, input, settled, effective_utilisation, messages } = priced;
     let now = input.offer().priced_at;
     let lifetime = SignedDuration::from_secs(i64::from(input.plan().quote_lifetime_s));
     let issued = Issued {
@@ -50,7 +52,7 @@ pub(super) fn issue(priced: Priced, issuer: Option<&Issuer>) -> Result<Quote, Is
     });
     let etag = hash_of_priced_content(&issued.tenant_id, &input, &settled);
     let client_reference = request.client_reference;
-    Ok(Quote { issued, client_reference, input, settled, messages, etag, token })
+    Ok(Quote { issued, client_reference, input, settled, effective_utilisation, messages, etag, token })
 }
 
 /// Hash of what was priced and how, as 32 hex digits: the same for equal priced content, whatever the quote's status.

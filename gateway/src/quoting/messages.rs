@@ -1,5 +1,6 @@
 //! What a quote says beside its price.
 
+use farebox_pricing::amount::Amount;
 use farebox_pricing::offer::PricedInput;
 use farebox_pricing::settle::Settled;
 use farebox_pricing::usage::UsageFinding;
@@ -12,6 +13,10 @@ pub(super) struct Said<'a> {
     pub(super) offer: &'a [OfferNote],
     pub(super) input: &'a PricedInput,
     pub(super) settled: &'a Settled,
+    /// By note of `settled`: what it would save.
+    pub(super) saves: &'a [Option<Amount>],
+    /// The engine's own, which come last.
+    pub(super) advice: Vec<Message>,
 }
 
 pub(super) fn of(said: Said<'_>) -> Vec<Message> {
@@ -22,17 +27,24 @@ pub(super) fn of(said: Said<'_>) -> Vec<Message> {
             code: note.code.to_owned(),
             text: note.text.clone(),
             line: Some(note.item),
+            saves: None,
         });
     }
     messages.extend(usage_messages(said.input));
-    for note in &said.settled.notes {
+    for (note, saves) in said.settled.notes.iter().zip(said.saves) {
+        // An advice that asks for a saving and has none is no advice; whatever else a policy says, it says.
+        if note.level == "advice" && !note.what_if.is_empty() && saves.is_none() {
+            continue;
+        }
         messages.push(Message {
             level: note.level.clone(),
             code: note.code.clone(),
             text: note.text.clone(),
             line: note.line,
+            saves: *saves,
         });
     }
+    messages.extend(said.advice);
     messages
 }
 
@@ -51,6 +63,7 @@ fn usage_messages(input: &PricedInput) -> Vec<Message> {
                 code: finding.code().to_owned(),
                 text: finding.text().to_owned(),
                 line: first_line.filter(|_| !one_for_all),
+                saves: None,
             });
         }
     }

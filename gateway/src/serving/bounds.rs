@@ -10,6 +10,8 @@ pub struct Bounds {
     pub requests: usize,
     /// From the end of a request's head to its answer's head; then 503.
     pub request_timeout: Duration,
+    /// Answers that go on until the client leaves, at once; one more is answered 503.
+    pub streams: usize,
 }
 
 /// The web pages that may call from a browser, by their origins.
@@ -25,6 +27,6 @@ pub enum Origins {
 impl Bounds {
     /// The bounds that the gateway ships with.
     pub const fn standard() -> Self {
-        Self { requests: 1024, request_timeout: Duration::from_secs(15) }
+        Self { requests: 1024, request_timeout: Duration::from_secs(15), streams: 256 }
     }
 }

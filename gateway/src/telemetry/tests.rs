@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use farebox_metering::mirror::MirrorCounters;
+use farebox_metering::mirror::{Mirror, MirrorCounters, MirrorLimits};
+use farebox_metering::redis::feed::{AgentKeys, Feed, FeedSettings, SealKeys};
+use farebox_metering::redis::link::RedisSettings;
 use farebox_sandbox::MemoCounters;
 use tracing::level_filters::LevelFilter;
 
@@ -12,6 +14,23 @@ use super::*;
 mod lint;
 
 fn metrics() -> Metrics {
+    let mut metrics = counted_elsewhere();
+    metrics.watch_feed(feed());
+    metrics
+}
+
+/// Of a Redis that is not there.
+fn feed() -> FeedWatch {
+    let settings = FeedSettings {
+        redis: RedisSettings::parse_url("redis://127.0.0.1:1").unwrap(),
+        agents: AgentKeys::default(),
+        seal: SealKeys::new(vec![[1; 32]]).unwrap(),
+    };
+    let mirror = Arc::new(Mirror::new(MirrorLimits::default()));
+    Feed::start(settings, mirror, Arc::new(|| jiff::Timestamp::UNIX_EPOCH)).unwrap().watch()
+}
+
+fn counted_elsewhere() -> Metrics {
     Metrics::new(|| Observed {
         mirror: MirrorCounters {
             applied: 7,
@@ -24,6 +43,9 @@ fn metrics() -> Metrics {
             roll_ups: 32,
             roll_ups_evicted: 33,
             roll_ups_skipped: 34,
+            kinds: 37,
+            kinds_let_go: 38,
+            kinds_skipped: 39,
             holdings: 35,
             holdings_let_go: 36,
         },
@@ -37,7 +59,9 @@ fn metrics() -> Metrics {
             quarantined: 27,
         },
         quotes_kept: 9,
+        what_ifs: ObservedWhatIfs { saving: 41, without_saving: 42, not_priced: 43, faulted: 44 },
         connections_refused: 11,
+        forecast_error: Some(0.0625),
     })
 }
 
@@ -66,6 +90,9 @@ fn a_scrape_has_every_number_under_its_name() {
     metrics.http_began();
     metrics.http_began();
     metrics.http_left();
+    metrics.stream_began();
+    metrics.stream_began();
+    metrics.stream_ended();
     metrics.http_abandoned();
     metrics.http_shed(Shed::Busy);
     metrics.quoted(Some("gpu-standard"), QuoteOutcome::Issued);
@@ -81,6 +108,7 @@ fn a_scrape_has_every_number_under_its_name() {
             &format!("farebox_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
             "farebox_http_requests_total{route=\"/v1/quotes/{id}\",method=\"GET\",status=\"200\"} 1",
             "farebox_http_requests_total{route=\"unmatched\",method=\"other\",status=\"404\"} 1",
+            "farebox_http_streams_open 1",
             "# UNIT farebox_http_request_duration_seconds seconds",
             "farebox_http_request_duration_seconds_bucket{le=\"0.00025\",route=\"/v1/quotes/{id}\",method=\"GET\"} 1",
             "farebox_http_request_duration_seconds_sum{route=\"unmatched\",method=\"other\"} 60.0",
@@ -97,7 +125,21 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_policy_step_duration_seconds_bucket{le=\"0.000016\",policy=\"image-channel@1.0.0\"} 1",
             "farebox_policy_faults_total{policy=\"image-channel@1.0.0\",kind=\"out_of_fuel\"} 1",
             "farebox_sandbox_faults_total{kind=\"pool_exhausted\"} 1",
+        ],
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_scrape_has_what_is_counted_elsewhere() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
             "farebox_quote_store_quotes 9",
+            "farebox_what_ifs_saving_total 41",
+            "farebox_what_ifs_without_saving_total 42",
+            "farebox_what_ifs_not_priced_total 43",
+            "farebox_what_ifs_faulted_total 44",
             "farebox_memo_hits_total 21",
             "farebox_memo_misses_total 22",
             "farebox_memo_recomputed_total 23",
@@ -115,12 +157,49 @@ fn a_scrape_has_every_number_under_its_name() {
             "farebox_mirror_roll_ups 32",
             "farebox_mirror_roll_ups_evicted_total 33",
             "farebox_mirror_roll_ups_skipped_total 34",
+            "farebox_mirror_kinds 37",
+            "farebox_mirror_kinds_let_go_total 38",
+            "farebox_mirror_kinds_skipped_total 39",
             "farebox_mirror_holdings 35",
             "farebox_mirror_holdings_let_go_total 36",
             "farebox_http_connections_refused_total 11",
+            "# UNIT farebox_forecast_absolute_error_ratio ratio",
+            "farebox_forecast_absolute_error_ratio 0.0625",
         ],
     );
-    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_scrape_tells_of_the_feed_where_there_is_one() {
+    assert_has_lines(
+        &metrics().encode(),
+        &[
+            "farebox_mirror_feed_shards 1",
+            "farebox_mirror_feed_connected 0",
+            "farebox_mirror_feed_lag_seconds_count 0",
+            "farebox_mirror_feed_entries_total 0",
+            "farebox_mirror_feed_gaps_total 0",
+            "farebox_mirror_feed_bootstraps_total 0",
+            "farebox_mirror_feed_roll_ups_kept_total 0",
+            "farebox_mirror_feed_roll_ups_restored_total 0",
+            "farebox_mirror_feed_roll_ups_refused_total 0",
+            "farebox_mirror_feed_roll_ups_failed_total 0",
+            "farebox_mirror_feed_dropped_total{reason=\"mac_wrong\"} 0",
+            "farebox_mirror_feed_dropped_total{reason=\"foreign_tenant\"} 0",
+        ],
+    );
+    assert!(!counted_elsewhere().encode().contains("mirror_feed"));
+}
+
+#[test]
+fn what_is_not_known_is_not_shown() {
+    let latest = LatestShare::default();
+    assert_eq!(latest.get(), None);
+    assert!(!Metrics::new(Observed::default).encode().contains("forecast_absolute_error"));
+    latest.set(Some(rust_decimal::Decimal::new(25, 2)));
+    assert_eq!(latest.get(), Some(0.25));
+    latest.set(None);
+    assert_eq!(latest.get(), None);
 }
 
 #[test]

@@ -10,9 +10,10 @@ use crate::harness::{Folder, policies, root};
 struct Demo(Child);
 
 impl Demo {
-    fn start(data: &Path) -> (Self, ChildStdout) {
+    fn start(data: &Path, options: &[&str]) -> (Self, ChildStdout) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_farebox-under-test"))
             .args(["demo", "--listen", "127.0.0.1:0"])
+            .args(options)
             .arg("--data")
             .arg(data)
             .arg("--policies")
@@ -50,7 +51,7 @@ fn it_shows_a_quote_and_commands_that_work_from_here() {
     let folder = Folder::new("demo");
     let data = folder.join("elsewhere");
     std::os::unix::fs::symlink(root().join("fixtures"), &data).unwrap();
-    let (demo, stdout) = Demo::start(&data);
+    let (demo, stdout) = Demo::start(&data, &[]);
     let mut shown = Vec::new();
     for line in BufReader::new(stdout).lines() {
         shown.push(line.unwrap());
@@ -58,6 +59,7 @@ fn it_shows_a_quote_and_commands_that_work_from_here() {
             break;
         }
     }
+    assert!(shown[0].starts_with("Usage goes from the agent through a redis-server of this demo's own ("), "{shown:?}");
     let commands: Vec<&str> = shown.iter().filter_map(|line| line.strip_prefix("  curl -s ")).collect();
     let [ask, read, usage, document] = commands[..] else { panic!("{shown:?}: {}", demo.stop().1) };
     assert!(shown.iter().any(|line| line.contains("total CNY") && line.ends_with(" 9300.10")), "{shown:?}");
@@ -71,10 +73,25 @@ fn it_shows_a_quote_and_commands_that_work_from_here() {
     assert_eq!(demo.stop(), (Some(0), String::new()));
 }
 
+/// Nobody cleans up behind `kill -9`: the server notices by itself.
+#[test]
+fn its_redis_ends_with_it_however_it_ends() {
+    let (mut demo, stdout) = Demo::start(&root().join("fixtures"), &[]);
+    let line = BufReader::new(stdout).lines().next().unwrap().unwrap();
+    let address = line.split_once('(').unwrap().1.split_once(')').unwrap().0;
+    assert!(std::net::TcpStream::connect(address).is_ok(), "{line}");
+    demo.0.kill().unwrap();
+    let began = std::time::Instant::now();
+    while std::net::TcpStream::connect(address).is_ok() {
+        assert!(began.elapsed().as_secs() < 20, "{address} still answers");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
 /// As behind `| head -1`. The agent is there from before the quote is shown until the demo ends.
 #[test]
 fn it_serves_on_where_nobody_reads_what_it_shows() {
-    let (mut demo, stdout) = Demo::start(&root().join("fixtures"));
+    let (mut demo, stdout) = Demo::start(&root().join("fixtures"), &["--no-redis"]);
     drop(stdout);
     while demo.0.try_wait().unwrap().is_none() && children(demo.0.id()).is_empty() {
         std::thread::sleep(std::time::Duration::from_millis(10));

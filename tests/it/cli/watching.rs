@@ -18,7 +18,8 @@ fn one_look_is_a_line_for_each_metric_or_the_answer_itself() {
     let ran = look(&[]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let lines: Vec<_> = ran.stdout.lines().collect();
-    assert_eq!(lines.len(), 2, "{}", ran.stdout);
+    assert_eq!(lines.len(), 3, "{}", ran.stdout);
+    assert!(lines[2].ends_with(" A100: effective 82 % by gpu_util, tenant_7d"), "{}", ran.stdout);
     assert!(lines[0].contains(" model ") && lines[0].contains(" cover "), "{}", ran.stdout);
     assert!(lines[1].contains(" A100 ") && lines[1].contains("[#########-] 82 % 97 % 99 %"), "{}", ran.stdout);
     let ran = look(&["--window", "1m", "--metric", "power_w"]);

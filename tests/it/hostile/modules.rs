@@ -40,6 +40,11 @@ pub fn well_behaved(name: &str) -> Vec<u8> {
     whole(name, "")
 }
 
+/// The guest with a fragment in it.
+pub fn of_fragment(name: &str, fragment: &str) -> Vec<u8> {
+    whole(name, fragment)
+}
+
 fn directory() -> PathBuf {
     root().join("fixtures/hostile")
 }

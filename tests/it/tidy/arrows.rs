@@ -104,6 +104,21 @@ fn what_must_be_absent_is_absent_at_any_depth() {
     expect_none("`cargo tree -p NAME -i OTHER` shows by which way; cut it there", &findings);
 }
 
+/// `metering.md` case 18: redis-rs's cache of answers can return the wrong fields, and keeps stale values after a race.
+#[test]
+fn the_client_of_redis_keeps_no_cache() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--locked", "--workspace", "--prefix", "none", "--format", "{p} {f}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let redis: Vec<_> = text.lines().filter(|line| line.starts_with("redis v")).collect();
+    assert!(redis.iter().any(|line| line.contains("tokio-rustls-comp")), "the question is asked wrongly: {redis:?}");
+    let findings: Vec<_> = redis.into_iter().filter(|line| line.contains("cache-aio")).map(str::to_owned).collect();
+    expect_none("take `cache-aio` out of the features of `redis` in Cargo.toml", &findings);
+}
+
 /// The sentence of DESIGN §2, word for word.
 #[test]
 fn cargo_tree_finds_no_tokio_in_pricing() {

@@ -71,6 +71,9 @@ struct Settings {
     /// The gateway, such as http://127.0.0.1:8080; "" for none.
     #[arg(long, value_name = "URL")]
     gateway: Option<String>,
+    /// Redis in the gateway's place, such as redis://127.0.0.1:6379; a password belongs in `redis.password_file`.
+    #[arg(long, value_name = "URL")]
+    redis_url: Option<String>,
     /// Between two readings: 100ms to 60s.
     #[arg(long, value_name = "DURATION")]
     tick: Option<String>,
@@ -104,11 +107,22 @@ impl Command {
 
     /// By the setting that each sets.
     pub(super) fn flags(&self) -> BTreeMap<&'static str, String> {
-        let Settings { node, gateway, tick, library, state_dir, control_listen, metrics_listen, format, level } =
-            &self.settings;
+        let Settings {
+            node,
+            gateway,
+            redis_url,
+            tick,
+            library,
+            state_dir,
+            control_listen,
+            metrics_listen,
+            format,
+            level,
+        } = &self.settings;
         let flags = [
             ("node", node),
             ("gateway", gateway),
+            ("redis.url", redis_url),
             ("tick", tick),
             ("library", library),
             ("state_dir", state_dir),

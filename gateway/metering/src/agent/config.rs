@@ -6,6 +6,7 @@
 
 mod assignments;
 mod error;
+mod redis;
 mod rule;
 mod source;
 #[cfg(test)]
@@ -24,8 +25,8 @@ use error::{Place, Problem};
 
 use super::log::{LogFormat, LogSettings};
 use super::token::Token;
-use crate::delivery::SpoolLimits;
 use crate::delivery::mac::MacKey;
+use crate::delivery::{Destination, SpoolLimits};
 use crate::meter::Job;
 use rule::{address, duration, gateway, name, number, one_of, path};
 use source::{Source, invalid, text_of};
@@ -50,7 +51,7 @@ pub(crate) struct Config {
     /// False: it is the kernel's host name.
     pub(crate) node_was_named: bool,
     /// `None`: nothing is delivered.
-    pub(crate) gateway: Option<String>,
+    pub(crate) to: Option<Destination>,
     /// Between two passes.
     pub(crate) tick: Duration,
     /// `None`: where the loader finds it.
@@ -121,8 +122,14 @@ impl Config {
         let node_was_named = named.is_some();
         let node = named.or(host_name).unwrap_or_else(|| LOCALHOST.to_owned());
         let gateway = source.setting("gateway", &gateway(), None);
+        let redis = redis::read(source, &mut warnings);
+        if gateway.is_some() && redis.is_some() {
+            source.report(Place::Whole, Problem::TwoDestinations);
+        }
+        let to = redis.map(|(settings, limits)| Destination::Redis(settings, limits));
+        let to = to.or(gateway.map(Destination::Gateway));
         // Two hosts of one name would overwrite each other.
-        if gateway.is_some() && !node_was_named && node == LOCALHOST {
+        if to.is_some() && !node_was_named && node == LOCALHOST {
             source.report(Place::Whole, Problem::NoNode);
         }
         let second = Duration::from_secs;
@@ -143,6 +150,9 @@ impl Config {
             source.report(Place::Whole, Problem::SameAddress(control_listen));
         }
         let key_file = source.optional("mac.key_file", &path());
+        if key_file.is_none() && matches!(to, Some(Destination::Redis(..))) {
+            source.report(Place::Whole, Problem::RedisWithoutKey);
+        }
         let key = key_file.and_then(|file| mac_key(source, &file, &mut warnings));
         let usual = SpoolLimits::standard();
         let spool = SpoolLimits {
@@ -157,7 +167,7 @@ impl Config {
         Self {
             node,
             node_was_named,
-            gateway,
+            to,
             tick,
             library,
             state_dir,

@@ -88,11 +88,12 @@ fn own(encoder: &mut DescriptorEncoder<'_>, observed: &Observed) -> fmt::Result 
     ];
     if let Some(delivery) = &observed.delivery {
         counters.extend([
-            ("farebox_agent_delivery_applied", "Snapshots that the gateway took.", delivery.applied),
-            ("farebox_agent_delivery_not_newer", "Snapshots the gateway had, or newer ones.", delivery.not_newer),
+            ("farebox_agent_delivery_applied", "Snapshots that were taken.", delivery.applied),
+            ("farebox_agent_delivery_not_newer", "Snapshots that were there, or newer ones.", delivery.not_newer),
             ("farebox_agent_delivery_from_the_future", "Of those, without windows.", delivery.from_the_future),
-            ("farebox_agent_delivery_refused", "Snapshots that the gateway refused.", delivery.refused),
+            ("farebox_agent_delivery_refused", "Snapshots that were refused.", delivery.refused),
             ("farebox_agent_delivery_failed", "Tries without receipt or refusal.", delivery.failed),
+            ("farebox_agent_windows_withheld", "Snapshots without windows: a clock is off.", delivery.windows_withheld),
             ("farebox_agent_spool_evicted", "Snapshots given up because the spool was full.", delivery.evicted),
             ("farebox_agent_spool_torn_lines", "Lines of an earlier spool that were torn.", delivery.torn_lines),
             ("farebox_agent_spool_saves_failed", "Times the spool could not be written.", delivery.saves_failed),
@@ -109,12 +110,12 @@ fn own(encoder: &mut DescriptorEncoder<'_>, observed: &Observed) -> fmt::Result 
     gauge(encoder, "farebox_agent_stalled", "1 while the driver hangs.", None, stalled)?;
     if let Some(delivery) = &observed.delivery {
         let away = f64::from(u8::from(delivery.away));
-        gauge(encoder, "farebox_agent_gateway_away", "1 while the gateway takes nothing.", None, away)?;
+        gauge(encoder, "farebox_agent_gateway_away", "1 while the gateway, or Redis, takes nothing.", None, away)?;
         // Lossless to 2⁵³, which no spool comes near.
         let waiting = delivery.waiting as f64;
-        gauge(encoder, "farebox_agent_spool_snapshots", "Snapshots that wait for the gateway.", None, waiting)?;
+        gauge(encoder, "farebox_agent_spool_snapshots", "Snapshots that wait to be taken.", None, waiting)?;
         if let Some(skew_us) = delivery.clock_skew_us {
-            let help = "How far this clock is ahead of the gateway's, at least.";
+            let help = "How far this clock is ahead of the gateway's or Redis', at least.";
             gauge(encoder, "farebox_agent_clock_skew", help, Some(&Unit::Seconds), skew_us as f64 / 1e6)?;
         }
         let bytes = delivery.waiting_bytes as f64;

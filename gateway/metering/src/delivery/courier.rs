@@ -1,6 +1,6 @@
 //! What to do next about delivery: post, keep on disk, or wait. Pure; the thread in [`super`] does it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::DeliveryCounters;
 use super::backoff::Backoff;
 use super::post::Posted;
-use super::spool::{Parcel, Spool, SpoolLimits, Written};
+use super::skew::{Call, Skew};
+use super::spool::{Holding, Parcel, Spool, SpoolLimits, Written};
 
 /// While the gateway is away, the spool is written this often at most.
 const SAVE_EVERY_US: u64 = 10_000_000;
@@ -17,12 +18,20 @@ const MOST_REASONS: usize = 64;
 /// So many snapshots of this run one after the other, and the gateway has newer ones of them all: not by chance.
 const SUSPICIOUS: u32 = 10;
 const SAY_AGAIN_US: u64 = 3_600_000_000;
-/// By so much the own clock and the gateway's may differ unsaid.
-const SKEW_US: u64 = 5_000_000;
+
+/// Whom it delivers to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addressee {
+    /// For the log.
+    pub(super) name: &'static str,
+    /// What one call may carry.
+    pub(super) batch: SpoolLimits,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    Post(Parcel),
+    /// In this order; one at least.
+    Post(Vec<Parcel>),
     /// Put these into the spool file, in place of what is there; empty: nothing is left to keep.
     Save(Vec<Arc<[u8]>>),
     /// Until something is offered, or this long.
@@ -33,6 +42,7 @@ pub(super) enum Step {
 
 #[derive(Debug)]
 pub(super) struct Courier {
+    to: Addressee,
     spool: Spool,
     backoff: Backoff,
     /// While the gateway is away: since when, and when it is tried again.
@@ -52,6 +62,9 @@ pub(super) struct Courier {
     /// Snapshots of this run, one after the other, of which the gateway had newer ones.
     outrun: u32,
     outrun_said_us: Option<u64>,
+    /// Of which the last try's end is unknown: that nothing older takes them then proves nothing.
+    doubtful: HashMap<Holding, u64>,
+    skew: Skew,
     saved_us: Option<u64>,
     is_stopping: bool,
     reasons: HashSet<String>,
@@ -67,8 +80,9 @@ struct Away {
 
 impl Courier {
     /// `keeps`: there is a directory to keep the spool in.
-    pub(super) fn new(limits: SpoolLimits, keeps: bool) -> Self {
+    pub(super) fn new(to: Addressee, limits: SpoolLimits, keeps: bool) -> Self {
         Self {
+            to,
             spool: Spool::new(limits),
             backoff: Backoff::default(),
             away: None,
@@ -81,6 +95,8 @@ impl Courier {
             boot_epoch: String::new(),
             outrun: 0,
             outrun_said_us: None,
+            doubtful: HashMap::new(),
+            skew: Skew::default(),
             saved_us: None,
             is_stopping: false,
             reasons: HashSet::new(),
@@ -126,8 +142,9 @@ impl Courier {
                 return Step::Wait(Some(Duration::from_micros(until.saturating_sub(now_us))));
             }
             _ => {
-                if let Some(parcel) = self.spool.first() {
-                    return Step::Post(parcel);
+                let batch = self.spool.batch(self.to.batch);
+                if !batch.is_empty() {
+                    return Step::Post(batch);
                 }
             }
         }
@@ -167,7 +184,40 @@ impl Courier {
         self.counters.saves_failed = self.counters.saves_failed.saturating_add(1);
     }
 
-    pub(super) fn posted(&mut self, parcel: &Parcel, outcome: Posted, now_us: u64, random: u64) {
+    /// `outcomes` of `parcels`, in their order; `None`: not tried, because one before it found nobody.
+    pub(super) fn posted(&mut self, parcels: &[Parcel], outcomes: Vec<Option<Posted>>, now_us: u64, random: u64) {
+        let doubtful = std::mem::take(&mut self.doubtful);
+        let mut absence = None;
+        for (parcel, outcome) in parcels.iter().zip(outcomes) {
+            match outcome {
+                Some(Posted::Away { reason, retry_after, was_answered }) => {
+                    absence = Some((parcel, reason, retry_after, was_answered));
+                    self.doubtful.insert(parcel.holding.clone(), parcel.seq);
+                }
+                None => {
+                    self.doubtful.insert(parcel.holding.clone(), parcel.seq);
+                }
+                Some(outcome) => {
+                    let is_doubtful = doubtful.get(&parcel.holding) == Some(&parcel.seq);
+                    self.settled(parcel, outcome, is_doubtful, now_us);
+                }
+            }
+        }
+        let Some((parcel, reason, retry_after, was_answered)) = absence else { return };
+        self.counters.failed = self.counters.failed.saturating_add(1);
+        if was_answered {
+            self.spool.postpone(parcel);
+        }
+        let pause = self.backoff.failed(retry_after, random);
+        if self.away.is_none() {
+            tracing::warn!(%reason, "{} is away; the newest snapshots wait", self.to.name);
+        }
+        let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+        let since_us = self.away.map_or(now_us, |away| away.since_us);
+        self.away = Some(Away { since_us, until_us: now_us.saturating_add(pause_us) });
+    }
+
+    fn settled(&mut self, parcel: &Parcel, outcome: Posted, is_doubtful: bool, now_us: u64) {
         let counted = match &outcome {
             Posted::Applied | Posted::FromTheFuture => &mut self.counters.applied,
             Posted::NotNewer => &mut self.counters.not_newer,
@@ -176,43 +226,25 @@ impl Courier {
         };
         *counted = counted.saturating_add(1);
         match outcome {
-            Posted::Applied => {
-                self.outrun = 0;
-                self.answered(parcel, now_us);
-            }
             Posted::FromTheFuture => {
                 if self.counters.from_the_future == 0 {
                     tracing::warn!("the gateway does not use windows: its clock is behind this host's; set them both");
                 }
                 self.counters.from_the_future = self.counters.from_the_future.saturating_add(1);
                 self.outrun = 0;
-                self.answered(parcel, now_us);
             }
-            Posted::NotNewer => {
-                if parcel.boot_epoch == self.boot_epoch {
-                    self.outrun_again(now_us);
-                }
-                self.answered(parcel, now_us);
+            Posted::NotNewer if parcel.holding.boot_epoch == self.boot_epoch && !is_doubtful => {
+                self.outrun_again(now_us);
             }
             Posted::Refused { reason } => {
-                self.answered(parcel, now_us);
                 if self.reasons.len() < MOST_REASONS && self.reasons.insert(reason.clone()) {
-                    tracing::error!(%reason, "the gateway refuses a snapshot; the same again is counted, not logged");
+                    tracing::error!(%reason, "a snapshot is refused; the same again is counted, not logged");
                 }
             }
-            Posted::Away { reason, retry_after, was_answered } => {
-                if was_answered {
-                    self.spool.postpone(parcel);
-                }
-                let pause = self.backoff.failed(retry_after, random);
-                if self.away.is_none() {
-                    tracing::warn!(%reason, "the gateway is away; the newest snapshots wait");
-                }
-                let pause_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-                let since_us = self.away.map_or(now_us, |away| away.since_us);
-                self.away = Some(Away { since_us, until_us: now_us.saturating_add(pause_us) });
-            }
+            Posted::Applied => self.outrun = 0,
+            Posted::NotNewer | Posted::Away { .. } => {}
         }
+        self.answered(parcel, now_us);
     }
 
     /// Of this run: whoever else speaks in this host's name is ahead, and this host is not heard at all.
@@ -222,27 +254,26 @@ impl Courier {
         if self.outrun >= SUSPICIOUS && is_due {
             self.outrun_said_us = Some(now_us);
             tracing::error!(
-                "the gateway has newer snapshots than all of this agent's: another agent has the same `node`, or had a \
-                 clock in the future"
+                "{} has newer snapshots than all of this agent's: another agent has the same `node`, or had a clock in the \
+                 future",
+                self.to.name
             );
         }
     }
 
-    /// By the answer's date, which is to the second: how far this host's clock is ahead of the gateway's at least; below 0:
-    /// behind. Unix µs.
-    pub(super) fn compare_clocks(&mut self, (sent_us, received_us): (i64, i64), date_us: i64) {
-        let ahead = sent_us.saturating_sub(date_us.saturating_add(1_000_000)).max(0);
-        let behind = received_us.saturating_sub(date_us).min(0);
-        let skew_us = if ahead > 0 { ahead } else { behind };
-        let was_off = self.counters.clock_skew_us.is_some_and(|skew_us| skew_us.unsigned_abs() > SKEW_US);
-        let is_off = skew_us.unsigned_abs() > SKEW_US;
-        self.counters.clock_skew_us = Some(skew_us);
-        if is_off && !was_off {
-            let ahead_s = skew_us / 1_000_000;
-            tracing::warn!(ahead_s, "this host's clock and the gateway's differ (below 0: behind); set them both");
-        } else if was_off && !is_off {
-            tracing::info!("this host's clock and the gateway's agree again");
-        }
+    /// By what the other side's clock said during a call.
+    pub(super) fn compare_clocks(&mut self, call: Call) {
+        self.skew.compare(call, self.to.name);
+    }
+
+    /// Whether this host's clock is known to be off so far that nobody may use its windows.
+    pub(super) fn clock_is_off(&self) -> bool {
+        self.skew.is_off()
+    }
+
+    pub(super) fn windows_withheld(&mut self, snapshots: usize) {
+        let snapshots = u64::try_from(snapshots).unwrap_or(u64::MAX);
+        self.counters.windows_withheld = self.counters.windows_withheld.saturating_add(snapshots);
     }
 
     fn answered(&mut self, parcel: &Parcel, now_us: u64) {
@@ -250,7 +281,7 @@ impl Courier {
         self.backoff.succeeded();
         if let Some(away) = self.away.take() {
             let away_s = now_us.saturating_sub(away.since_us) / 1_000_000;
-            tracing::info!(away_s, waiting = self.spool.len(), "the gateway answers again");
+            tracing::info!(away_s, waiting = self.spool.len(), "{} answers again", self.to.name);
         }
     }
 
@@ -278,6 +309,7 @@ impl Courier {
             waiting_bytes: self.spool.bytes(),
             evicted: self.spool.evicted(),
             away: self.away.is_some(),
+            clock_skew_us: self.skew.us(),
             ..self.counters
         }
     }

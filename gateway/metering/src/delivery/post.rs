@@ -35,14 +35,6 @@ pub(super) enum Posted {
     },
 }
 
-/// What came of a try, and when the answer says it was written.
-#[derive(Debug)]
-pub(super) struct Tried {
-    pub(super) outcome: Posted,
-    /// To the second. `None`: there was no answer, or none with a date.
-    pub(super) date: Option<Timestamp>,
-}
-
 #[derive(Debug)]
 pub(super) struct Gateway {
     http: ureq::Agent,
@@ -82,9 +74,10 @@ impl Gateway {
         Self { http: config.build().into(), url: format!("{}/v1/usage-snapshots", root.trim_end_matches('/')) }
     }
 
-    pub(super) fn post(&self, body: &[u8], timeout: Duration) -> Tried {
+    /// What became of it, and the answer's date, to the second, if it has one.
+    pub(super) fn post(&self, body: &[u8], timeout: Duration) -> (Posted, Option<Timestamp>) {
         let request = self.http.post(&self.url).config().timeout_global(Some(timeout)).build();
-        let away = |error: ureq::Error| Tried { outcome: away(error.to_string(), None), date: None };
+        let away = |error: ureq::Error| (away(error.to_string(), None), None);
         let mut answer = match request.header("Content-Type", "application/json").send(body) {
             Ok(answer) => answer,
             Err(error) => return away(error),
@@ -94,7 +87,7 @@ impl Gateway {
         let (retry_after, date) = (header("Retry-After").and_then(seconds), header("Date").and_then(instant));
         // To its end, or the connection could not be used again.
         match answer.body_mut().with_config().limit(MOST_ANSWER_BYTES).read_to_vec() {
-            Ok(text) => Tried { outcome: meaning(status, retry_after, &text), date },
+            Ok(text) => (meaning(status, retry_after, &text), date),
             Err(error) => away(error),
         }
     }

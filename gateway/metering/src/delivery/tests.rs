@@ -70,7 +70,7 @@ fn snapshot(job: &str, seq: u64) -> WireSnapshot {
 fn settings(gateway: String, state_dir: Option<&Directory>) -> DeliverySettings {
     let key = MacKey::parse("MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=").unwrap();
     let state_dir = state_dir.map(|directory| directory.path().to_owned());
-    DeliverySettings { gateway, key: Some(key), limits: SpoolLimits::standard(), state_dir }
+    DeliverySettings { to: Destination::Gateway(gateway), key: Some(key), limits: SpoolLimits::standard(), state_dir }
 }
 
 fn job_and_seq(body: &[u8]) -> (String, u64) {

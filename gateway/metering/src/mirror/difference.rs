@@ -42,21 +42,21 @@ pub(super) struct MetricDifference {
 /// What has been counted of one holding.
 #[derive(Clone, Debug)]
 pub(super) struct Counted {
-    boot_epoch: BootEpoch,
-    seq: u64,
-    has_ended: bool,
+    pub(super) boot_epoch: BootEpoch,
+    pub(super) seq: u64,
+    pub(super) has_ended: bool,
     /// The latest of those that were counted.
     pub(super) observed_at: Timestamp,
-    held_us: u64,
+    pub(super) held_us: u64,
     /// By metric, in the order of [`HISTOGRAMS`].
-    upto: [Option<Upto>; HISTOGRAMS.len()],
+    pub(super) upto: [Option<Upto>; HISTOGRAMS.len()],
 }
 
 /// How far a metric has been counted.
 #[derive(Clone, Debug)]
-struct Upto {
-    held_us: u64,
-    bins: Histogram,
+pub(super) struct Upto {
+    pub(super) held_us: u64,
+    pub(super) bins: Histogram,
 }
 
 /// From what was counted of this holding to `snapshot`, and what is counted then; `None` where that is no newer.

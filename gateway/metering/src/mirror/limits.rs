@@ -7,18 +7,20 @@ use jiff::SignedDuration;
 /// What the mirror may grow to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorLimits {
-    /// Most snapshots held, a few kB each; and most holdings of which what was counted is remembered, 1 kB each.
+    /// Most snapshots held, a few kB each; and most holdings of which what was counted is remembered, 1 to
+    /// 2 kB each.
     pub snapshots: usize,
     /// A snapshot is forgotten this long after its receipt.
     pub retention: SignedDuration,
-    /// Most (tenant, GPU model) pairs whose long windows are rolled up: some 35 kB for each of the two metrics, at most 80. Where
-    /// they are reached, one that has taken in nothing for `retention` makes room.
+    /// Most places for long windows: each (tenant, GPU model) pair takes one, and each kind of its jobs another. Some 25 kB for each
+    /// of the four metrics that is measured, at most 80. Where they are reached, what has taken in nothing for `retention` makes
+    /// room, and for a pair also the kind that has taken in nothing for longest.
     pub roll_ups: usize,
 }
 
 impl Default for MirrorLimits {
     fn default() -> Self {
-        Self { snapshots: 100_000, retention: SignedDuration::from_mins(30), roll_ups: 10_000 }
+        Self { snapshots: 100_000, retention: SignedDuration::from_mins(30), roll_ups: 20_000 }
     }
 }
 
@@ -29,7 +31,7 @@ pub struct MirrorFull {
     pub limit: usize,
 }
 
-/// Totals since the mirror was made, except `entries`, `roll_ups` and `holdings`, which are now.
+/// Totals since the mirror was made, except `entries`, `roll_ups`, `kinds` and `holdings`, which are now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorCounters {
     /// Stored as the newest of their key, quarantined ones included.
@@ -48,6 +50,12 @@ pub struct MirrorCounters {
     pub roll_ups_evicted: u64,
     /// Snapshots that there was no room to roll up.
     pub roll_ups_skipped: u64,
+    /// Kinds of jobs that are rolled up by themselves, now.
+    pub kinds: usize,
+    /// Kinds that made room for others.
+    pub kinds_let_go: u64,
+    /// Snapshots that there was no room to roll up by the kind of their job; they are in the total.
+    pub kinds_skipped: u64,
     /// Holdings of which what was counted is remembered, now.
     pub holdings: usize,
     /// Holdings that made room for others: what they held until they come back is not counted.

@@ -15,7 +15,7 @@ use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, Us
 use rust_decimal::Decimal;
 
 use super::UsageQuery;
-use super::rollup::Merged;
+use super::series::Merged;
 use super::tenant::Held;
 use crate::snapshot::{MetricWindow, ONE, SCALE, scaled};
 
@@ -31,7 +31,9 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Statistic {
     Mean,
+    P25,
     P50,
+    P75,
     P95,
     Min,
     Max,
@@ -41,7 +43,9 @@ impl Statistic {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "mean" => Some(Self::Mean),
+            "p25" => Some(Self::P25),
             "p50" => Some(Self::P50),
+            "p75" => Some(Self::P75),
             "p95" => Some(Self::P95),
             "min" => Some(Self::Min),
             "max" => Some(Self::Max),
@@ -52,6 +56,8 @@ impl Statistic {
     fn of(self, metric: &MetricWindow) -> Option<Decimal> {
         match self {
             Self::Mean => metric.mean,
+            // Of histograms only.
+            Self::P25 | Self::P75 => None,
             Self::P50 => metric.p50,
             Self::P95 => metric.p95,
             Self::Min => metric.min,
@@ -172,7 +178,7 @@ fn merged_value(statistic: Statistic, contributions: &[Contribution]) -> Option<
         Statistic::Min => values.min(),
         Statistic::Max => values.max(),
         // Percentiles merge only from histograms, which short windows do not have; never averaged.
-        Statistic::P50 | Statistic::P95 => None,
+        Statistic::P25 | Statistic::P50 | Statistic::P75 | Statistic::P95 => None,
     }
 }
 
@@ -211,7 +217,9 @@ impl Merged {
         let percent = |percent| Decimal::from_parts(percent, 0, 0, false, 2);
         let value = match statistic {
             Statistic::Mean => divided(weighted, U256::new(observed.max(1)))?,
+            Statistic::P25 => percent(self.percentile(25)?),
             Statistic::P50 => percent(self.percentile(50)?),
+            Statistic::P75 => percent(self.percentile(75)?),
             Statistic::P95 => percent(self.percentile(95)?),
             Statistic::Min => percent(used().next()?.1),
             Statistic::Max => percent(used().last()?.1),
@@ -220,7 +228,7 @@ impl Merged {
     }
 
     /// By nearest rank: the least per cent that this share of the observed time does not exceed.
-    fn percentile(&self, share: u128) -> Option<u32> {
+    pub(super) fn percentile(&self, share: u128) -> Option<u32> {
         let rank = (self.observed_ms() * share).div_ceil(100).max(1);
         let mut counted = 0;
         let reached = self.ms.iter().zip(0_u32..).find(|(ms, _)| {

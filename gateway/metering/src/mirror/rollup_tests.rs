@@ -69,6 +69,23 @@ fn ranks_are_the_nearest_and_the_mean_rounds_half_even_once() {
 }
 
 #[test]
+fn quartiles_are_of_histograms_only() {
+    let mirror = mirror();
+    apply(&mirror, counted(1, 0, MINUTE, &[(10, 25), (20, 50), (80, 25)]));
+    let quartiles = |of| {
+        let keys = ["p25", "p50", "p75"].map(|statistic| key("gpu_util", statistic, of));
+        let stats = mirror.observe(&query(&keys, after_ms(0))).unwrap().stats;
+        stats.iter().map(|observed| observed.stat.value.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(quartiles(Window::D7), ["0.1", "0.2", "0.2"], "rank 25 of 100 is the last of the lowest quarter");
+    let brought = json!({"15m":{"gpu_util":{"mean":"0.5","p50":"0.5","coverage":"1"}}});
+    let windows = checked(body_with(&[("/windows", brought)])).unwrap().windows;
+    apply(&mirror, Snapshot { windows, ..counted(2, 1_000, 2 * MINUTE, &[(10, 25), (20, 50), (80, 51)]) });
+    assert_eq!(quartiles(Window::D7), ["0.2", "0.2", "0.8"]);
+    assert_eq!(quartiles(Window::M15), ["0.5"]);
+}
+
+#[test]
 fn repeated_late_and_skipped_deliveries_sum_to_the_same() {
     let all = |seq: u64| counted(seq, 60_000 * seq as i64, MINUTE * (10 + seq), &[(50, 60_000 * seq as u32), (7, 3)]);
     let state = |order: &[u64]| {

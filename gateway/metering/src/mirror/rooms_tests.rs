@@ -3,10 +3,11 @@
 use farebox_pricing::usage::Window;
 use serde_json::json;
 
-use super::rollup::RollUp;
+use super::rollup::{Additions, RollUp, Windows};
 use super::rollup_tests::{HOUR, MINUTE, apply, window};
+use super::shard::Book;
 use super::*;
-use crate::samples::{after_ms, bins, counted};
+use crate::samples::{after_ms, bins, counted, key};
 use crate::snapshot::Histogram;
 
 fn of_model(gpu_model: &str, seq: u64, at_ms: i64) -> Snapshot {
@@ -67,6 +68,105 @@ fn a_holding_that_is_remembered_no_longer_is_never_counted_twice() {
     assert_eq!(held(later + 2), 6 * MINUTE);
 }
 
+/// What a kind of jobs has held of the last week, in minutes.
+fn kind_held(mirror: &Mirror, kind: &str, at_ms: i64) -> Option<u64> {
+    let tenant = mirror.tenant("acme")?;
+    let windows = tenant.roll_ups.get("A100")?.kind(kind)?;
+    let held = windows.buckets("gpu_util", Window::D7, after_ms(at_ms)).map(|(_, bucket)| bucket.held_us).sum::<u64>();
+    Some(held / 1_000 / MINUTE)
+}
+
+#[test]
+fn each_kind_of_jobs_has_windows_of_its_own() {
+    let mirror = Mirror::new(MirrorLimits::default());
+    for (job, seq) in [("train-1", 2), ("train-2", 3), ("eval-1", 4)] {
+        apply(&mirror, of_job(job, seq, 0));
+    }
+    apply(&mirror, Snapshot { job: None, ..of_model("A100", 5, 0) });
+    assert_eq!([kind_held(&mirror, "train", 0), kind_held(&mirror, "eval", 0)], [Some(5), Some(4)]);
+    assert_eq!(
+        window(&mirror, Window::D7, after_ms(0)).unwrap().0,
+        14 * MINUTE,
+        "what has no job is in the total only"
+    );
+    let counters = mirror.counters();
+    assert_eq!((counters.roll_ups, counters.kinds, counters.holdings), (1, 2, 4));
+    // As the total: a kind moves on by its buckets, and what is past gives its place back.
+    let day = 24 * HOUR;
+    assert_eq!(kind_held(&mirror, "train", 6 * day), Some(5));
+    assert_eq!(kind_held(&mirror, "train", 7 * day), Some(0));
+    mirror.sweep(after_ms(30 * day));
+    let counters = mirror.counters();
+    assert_eq!((counters.roll_ups, counters.kinds, counters.holdings, counters.entries), (0, 0, 0, 0));
+    assert_eq!(mirror.places.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn of_many_kinds_the_ones_observed_last_are_kept() {
+    let mirror = Mirror::new(MirrorLimits::default());
+    let name = |index: i64| format!("kind-{}", char::from(b'a' + index as u8));
+    for index in 0..20 {
+        apply(&mirror, of_job(&name(index), 1, index * 1_000));
+    }
+    let kept = |index| kind_held(&mirror, &name(index), 20_000).is_some();
+    assert!((0..4).all(|index| !kept(index)) && (4..20).all(kept));
+    // It waited in a spool: it is older than all that are kept.
+    mirror.apply(of_job("kind-z", 1, 1_000), after_ms(20_000)).unwrap();
+    assert_eq!(kind_held(&mirror, "kind-z", 20_000), None);
+    apply(&mirror, of_job(&name(4), 2, 21_000));
+    apply(&mirror, of_job("kind-z", 2, 22_000));
+    assert!(kept(4) && !kept(5), "`e` was fed again, so `f` is the one that was fed longest ago");
+    let counters = mirror.counters();
+    assert_eq!((counters.kinds, counters.kinds_let_go, counters.kinds_skipped), (16, 5, 1));
+    assert_eq!(window(&mirror, Window::D7, after_ms(22_000)).unwrap().0, 23 * MINUTE, "the total has them all");
+}
+
+#[test]
+fn a_kind_takes_a_place_and_gives_it_to_a_pair() {
+    let mirror = Mirror::new(MirrorLimits { roll_ups: 3, ..MirrorLimits::default() });
+    let minute = |minutes: i64| minutes * MINUTE as i64;
+    apply(&mirror, of_job("a", 1, 0));
+    apply(&mirror, of_job("b", 1, minute(1)));
+    apply(&mirror, of_job("c", 1, minute(2)));
+    let counters = mirror.counters();
+    assert_eq!((counters.roll_ups, counters.kinds, counters.kinds_skipped), (1, 2, 1), "all three are in use");
+    // A pair moves prices.
+    apply(&mirror, of_model("V100", 1, minute(3)));
+    let counters = mirror.counters();
+    assert_eq!((counters.roll_ups, counters.kinds, counters.kinds_let_go, counters.kinds_skipped), (2, 1, 1, 2));
+    assert_eq!([kind_held(&mirror, "a", minute(3)), kind_held(&mirror, "b", minute(3))], [None, Some(1)]);
+    // Unused for the retention: `b` makes room for `c`, but never a pair for its own kind.
+    apply(&mirror, of_job("c", 2, minute(31)));
+    assert_eq!([kind_held(&mirror, "b", minute(31)), kind_held(&mirror, "c", minute(31))], [None, Some(1)]);
+    let counters = mirror.counters();
+    assert_eq!((counters.roll_ups, counters.kinds, counters.roll_ups_evicted), (2, 1, 0));
+    assert_eq!(mirror.places.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn the_newest_are_told_in_order() {
+    let mirror = Mirror::new(MirrorLimits::default());
+    for (tenant, job) in [("globex", "b"), ("acme", "b"), ("acme", "a")] {
+        apply(&mirror, Snapshot { tenant: tenant.to_owned(), ..of_job(job, 1, 0) });
+    }
+    let ended = Snapshot { health: "ended".to_owned(), healthy: false, ..of_job("a", 2, 1_000) };
+    apply(&mirror, ended);
+    let newest = mirror.newest(after_ms(2_000));
+    let told: Vec<_> = newest
+        .iter()
+        .map(|one| (one.tenant.as_str(), one.job.as_deref(), one.seq, one.age_ms, one.has_ended))
+        .collect();
+    let expected = [
+        ("acme", Some("a"), 2, 1_000, true),
+        ("acme", Some("b"), 1, 2_000, false),
+        ("globex", Some("b"), 1, 2_000, false),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(mirror.newest_of("acme", after_ms(2_000)), newest[..2]);
+    assert_eq!(mirror.newest_of("initech", after_ms(2_000)), []);
+    assert_eq!(mirror.newest(after_ms(30 * MINUTE as i64)).len(), 1, "the rest has expired");
+}
+
 /// Case 21; prints how fast with `--nocapture`.
 #[test]
 fn ten_thousand_tenants_are_rolled_up_on_one_thread() {
@@ -87,19 +187,47 @@ fn ten_thousand_tenants_are_rolled_up_on_one_thread() {
     }
     let applied = mirror.counters().applied;
     println!("{applied} applies, {:.0} a second", applied as f64 / took.as_secs_f64());
+    let keys = [key("gpu_util", "mean", Window::D7)];
+    let began = std::time::Instant::now();
+    let observed = (0..10_000).filter(|tenant| {
+        let query = UsageQuery { tenant: &format!("t{tenant}"), ..crate::samples::query(&keys, after_ms(3_000)) };
+        mirror.observe(&query).is_some()
+    });
+    println!("{} observations, {:.2} µs each", observed.count(), began.elapsed().as_secs_f64() * 100.0);
     let expected = MirrorCounters {
         applied: 30_000,
         entries: 10_000,
         roll_ups: 10_000,
+        kinds: 10_000,
         holdings: 10_000,
         ..MirrorCounters::default()
     };
     assert_eq!(mirror.counters(), expected);
 }
 
+/// The same of one tenant's nodes: what is held of the others is not copied for each.
+#[test]
+fn ten_thousand_nodes_of_one_tenant_are_taken_in_on_one_thread() {
+    let mirror = Mirror::new(MirrorLimits::default());
+    let mut took = std::time::Duration::ZERO;
+    for seq in 1..=3_u64 {
+        let snapshot = of_model("A100", seq, seq as i64 * 1_000);
+        let all: Vec<_> = (0..10_000).map(|node| Snapshot { node: format!("n{node}"), ..snapshot.clone() }).collect();
+        let began = std::time::Instant::now();
+        for snapshot in all {
+            apply(&mirror, snapshot);
+        }
+        took += began.elapsed();
+    }
+    println!("one tenant: {:.0} applies a second", 30_000.0 / took.as_secs_f64());
+    let counters = mirror.counters();
+    assert_eq!((counters.entries, counters.holdings, counters.roll_ups), (10_000, 10_000, 1));
+    assert_eq!(window(&mirror, Window::D7, after_ms(3_000)).unwrap().0, 30_000 * MINUTE);
+}
+
 /// A month of hours in which these bins were used.
-fn month(metrics: &[&str], used: impl Fn(usize) -> bool) -> RollUp {
-    let mut roll_up = RollUp::default();
+fn month(metrics: &[&str], used: impl Fn(usize) -> bool) -> Windows {
+    let (mut roll_up, mut book) = (RollUp::default(), Book::default());
     let mut counted_ms = [0_u32; crate::snapshot::BINS];
     for hour in 0..31 * 24 {
         for (bin, ms) in counted_ms.iter_mut().enumerate().filter(|(bin, _)| used(*bin)) {
@@ -108,15 +236,17 @@ fn month(metrics: &[&str], used: impl Fn(usize) -> bool) -> RollUp {
         let histograms = metrics.iter().map(|metric| ((*metric).to_owned(), Histogram(Box::new(counted_ms)))).collect();
         let held_ms = MINUTE * 60 * (hour as u64 + 1);
         let snapshot = Snapshot { histograms, ..counted(hour as u64, hour * HOUR, held_ms, &[]) };
-        roll_up.add(&snapshot, after_ms(hour * HOUR));
+        let now = after_ms(hour * HOUR);
+        let difference = book.count(&snapshot, now).unwrap();
+        roll_up.add(&Additions::of(&difference, &snapshot, now), now);
     }
-    roll_up
+    roll_up.total().clone()
 }
 
 #[test]
 fn a_pair_takes_little_and_only_for_what_agents_have_histograms_of() {
-    let bytes = month(&["gpu_util", "sm_util"], |_| true).bytes();
-    assert!((100_000..190_000).contains(&bytes), "the most that a pair can take: {bytes}");
+    let bytes = month(&["gpu_util", "sm_util", "tensor_active", "dram_active"], |_| true).bytes();
+    assert!((240_000..350_000).contains(&bytes), "the most that a place can take: {bytes}");
     // As real loads do: 30 bins, one metric.
     let bytes = month(&["gpu_util"], |bin| bin % 10 < 3).bytes();
     assert!((20_000..45_000).contains(&bytes), "{bytes}");
@@ -128,7 +258,7 @@ fn a_pair_takes_little_and_only_for_what_agents_have_histograms_of() {
 #[test]
 fn a_holding_without_a_histogram_takes_no_room() {
     let mirror = Mirror::new(MirrorLimits::default());
-    for histograms in [json!({}), json!({"dram_active":{"bins":bins(&[(1, 5)])}})] {
+    for histograms in [json!({}), json!({"sm_occupancy":{"bins":bins(&[(1, 5)])}})] {
         let changes = [("/histograms", histograms), ("/windows", json!({}))];
         apply(&mirror, crate::samples::checked(crate::samples::body_with(&changes)).unwrap());
         mirror.sweep(after_ms(30 * 60_000));

@@ -1,24 +1,24 @@
 //! One tenant in the mirror: its newest snapshots, and what is rolled up of its models.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use farebox_pricing::usage::{StatKey, UsageScope};
 use jiff::Timestamp;
+use rpds::RedBlackTreeMapSync;
 
 use super::UsageQuery;
 use super::merge::{self, Seen};
-use super::rollup::{self, Merged, RollUp};
+use super::rollup::RollUp;
+use super::series::{Merged, is_rolled_up};
 use crate::snapshot::Snapshot;
 
-pub(super) type Shard = HashMap<String, Tenant>;
-
-#[derive(Debug, Default)]
+/// Immutable where it is read; a copy shares all but what changes in it.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Tenant {
     /// In the order of the keys, which is the order of merging.
-    pub(super) snapshots: BTreeMap<SnapshotKey, Arc<Held>>,
+    pub(super) snapshots: RedBlackTreeMapSync<SnapshotKey, Arc<Held>>,
     /// By GPU model. They outlive the snapshots.
-    pub(super) roll_ups: BTreeMap<String, RollUp>,
+    pub(super) roll_ups: RedBlackTreeMapSync<Arc<str>, Arc<RollUp>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +54,10 @@ impl Held {
 }
 
 impl Tenant {
+    pub(super) fn is_empty(&self) -> bool {
+        self.snapshots.is_empty() && self.roll_ups.is_empty()
+    }
+
     /// Snapshots of holdings that go on.
     pub(super) fn live(&self, is_kept: impl Fn(&Held) -> bool) -> impl Iterator<Item = &Arc<Held>> {
         self.snapshots.values().filter(move |held| is_kept(held) && !held.snapshot.has_ended())
@@ -61,10 +65,11 @@ impl Tenant {
 
     /// What a query is about, with the sums that it asks for.
     pub(super) fn seen(&self, query: &UsageQuery<'_>, is_kept: impl Fn(&Held) -> bool) -> Seen {
-        let live = || self.live(&is_kept);
-        let of_model: Vec<_> = live().filter(|held| held.snapshot.gpu_model == query.gpu_model).cloned().collect();
+        let live: Vec<_> = self.live(is_kept).collect();
+        let of_model = live.iter().filter(|held| held.snapshot.gpu_model == query.gpu_model);
+        let of_model: Vec<_> = of_model.map(|held| Arc::clone(held)).collect();
         let (scope, held) = if of_model.is_empty() {
-            (UsageScope::Tenant, live().cloned().collect())
+            (UsageScope::Tenant, live.into_iter().cloned().collect())
         } else {
             (UsageScope::GpuModel, of_model)
         };
@@ -75,12 +80,14 @@ impl Tenant {
 
     /// A long window of one model, or of all.
     fn rolled_up(&self, model: Option<&str>, key: &StatKey, now: Timestamp) -> Option<Merged> {
-        if !rollup::is_rolled_up(key.window) {
+        if !is_rolled_up(key.window) {
             return None;
         }
         let mut merged = Merged::default();
-        for (_, roll_up) in self.roll_ups.iter().filter(|(name, _)| model.is_none_or(|model| model == *name)) {
-            roll_up.add_to(&mut merged, &key.metric, key.window, now);
+        let mut add = |roll_up: &RollUp| roll_up.total().add_to(&mut merged, &key.metric, key.window, now);
+        match model {
+            Some(model) => self.roll_ups.get(model).into_iter().for_each(|roll_up| add(roll_up)),
+            None => self.roll_ups.values().for_each(|roll_up| add(roll_up)),
         }
         Some(merged)
     }

@@ -154,7 +154,7 @@ fn readers_and_writers_do_not_stop_each_other() {
     });
     assert_eq!(
         mirror.counters(),
-        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, holdings: 4, ..MirrorCounters::default() }
+        MirrorCounters { applied: 800, entries: 4, roll_ups: 1, kinds: 1, holdings: 4, ..MirrorCounters::default() }
     );
 }
 

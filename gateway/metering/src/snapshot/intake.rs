@@ -21,7 +21,7 @@ use super::{
 
 /// Limits in bytes and entries. They bound what a snapshot costs in memory, and how long a list of violations gets.
 pub(crate) const MAX_NAME: usize = 128;
-pub(super) const MAX_BOOT_EPOCH: usize = 64;
+pub(crate) const MAX_BOOT_EPOCH: usize = 64;
 pub(super) const MAX_WORD: usize = 64;
 pub(super) const MAX_REASONS: usize = 32;
 pub(crate) const MAX_DEVICES: usize = 128;

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::telemetry::Observed;
 
-const BOUNDS: Bounds = Bounds { requests: 3, request_timeout: Duration::from_secs(60) };
+const BOUNDS: Bounds = Bounds { requests: 3, request_timeout: Duration::from_secs(60), streams: 1 };
 
 struct Held {
     gate: Arc<Semaphore>,

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::redis::Redis;
 use super::{Exit, Failure};
 
 /// How fast the recording is played. Eight GPUs hold their first GPU-hour, under which a window is thin, in 7.5 s.
@@ -17,14 +18,28 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Agent(Child);
 
+/// Where its snapshots go.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To<'a> {
+    /// The gateway's root URL.
+    Gateway(&'a str),
+    Redis(&'a Redis),
+}
+
 impl Agent {
-    /// Plays `recordings/demo.jsonl` of the data directory to the gateway at `root`, over and over.
-    pub(super) fn start(binary: &Path, data: &Path, root: &str) -> Result<Self, Failure> {
+    /// Plays `recordings/demo.jsonl` of the data directory over and over.
+    pub(super) fn start(binary: &Path, data: &Path, to: To<'_>) -> Result<Self, Failure> {
         let recordings = data.join("recordings");
         let mut command = Command::new(binary);
         command.arg("--config").arg(recordings.join("demo-agent.toml"));
         command.arg("--replay").arg(recordings.join("demo.jsonl"));
-        command.args(["--loop", "--speed", SPEED, "--gateway", root, "--stop-with-stdin"]);
+        command.args(["--loop", "--speed", SPEED, "--stop-with-stdin"]);
+        match to {
+            To::Gateway(root) => command.args(["--gateway", root]),
+            To::Redis(redis) => {
+                command.args(["--redis-url", &redis.url()]).env("FAREBOX_AGENT_MAC_KEY_FILE", redis.key_file())
+            }
+        };
         let started = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         started.map(Self).map_err(|error| {
             let sentence = format!("`{}` cannot be started: {error}; build it with `make policies`", binary.display());

@@ -1,5 +1,7 @@
 //! Pricing in this process: the road of the gateway, over a mirror of its own and without an issuer.
 
+use std::sync::Arc;
+
 use farebox_metering::mirror::{Applied, Mirror, MirrorLimits};
 use farebox_metering::snapshot::WireSnapshot;
 use jiff::Timestamp;
@@ -14,7 +16,7 @@ use crate::catalog::{Catalog, OfferError};
 use crate::causes::with_causes;
 use crate::intake::Intake;
 use crate::ledger::RecentQuotes;
-use crate::quoting::{QuotingError, Road};
+use crate::quoting::{QuotingError, Road, WhatIfCounters};
 use crate::schema::Schema;
 use crate::suggestion::did_you_mean;
 
@@ -26,7 +28,7 @@ pub(super) fn quote(
 ) -> Result<Answer, Failure> {
     let (data, policies) = places.existing()?;
     // What is wrong with what was given is told before the policies are compiled, which takes seconds.
-    let mirror = Mirror::new(MirrorLimits::default());
+    let mirror = Arc::new(Mirror::new(MirrorLimits::default()));
     observe(&mirror, snapshots, now)?;
     let intake = Intake::new().map_err(Failure::new)?;
     intake
@@ -34,7 +36,15 @@ pub(super) fn quote(
         .map_err(|error| Refusal::of_road(QuotingError::from(error).into()).failure(Exit::Refused))?;
     let sandbox = local_sandbox()?;
     let catalog = Catalog::load(&data, &policies, &sandbox);
-    let road = Road { intake, catalog, memo: None, mirror, quotes: RecentQuotes::new(1), issuer: None };
+    let road = Road {
+        intake,
+        catalog,
+        memo: None,
+        mirror,
+        quotes: RecentQuotes::new(1),
+        what_ifs: WhatIfCounters::default(),
+        issuer: None,
+    };
     let mut recorder = Recorder::new(sandbox.limits().evaluate_fuel);
     let quote = road.quote_watched(&request.bytes, now, &mut recorder).map_err(|error| {
         let check = format!("farebox check {} --policies {}", data.display(), policies.display());

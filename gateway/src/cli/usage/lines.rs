@@ -19,6 +19,8 @@ const WIDEST_NAME: usize = 14;
 const WIDEST_MODEL: usize = 12;
 /// Older than this is worth a colour, ms: soft-stale under SPEC §6.
 const OLD_MS: u64 = 30_000;
+/// The gateway sends 30 at most.
+const LONGEST_SPARKLINE: usize = 30;
 const COLUMNS: usize = 8;
 const HEADINGS: [&str; COLUMNS] = ["model", "metric", "", "mean", "p95", "cover", "health", "age"];
 
@@ -43,6 +45,7 @@ pub(super) fn draw(usage: &Value, window: &str, metrics: &[String], drawing: Dra
     let headings = Row { cells: HEADINGS.map(str::to_owned), style: Style::Dim };
     let rows = models.iter().flat_map(|model| rows(model, window, metrics, drawing.bars));
     let rows: Vec<Row> = std::iter::once(headings).chain(rows).collect();
+    let notes = models.iter().flat_map(|model| notes(model, window, metrics, drawing.bars));
     let width = |column: usize| rows.iter().filter_map(|row| row.cells.get(column)).map(|cell| cell.width()).max();
     let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &Row| {
@@ -50,7 +53,40 @@ pub(super) fn draw(usage: &Value, window: &str, metrics: &[String], drawing: Dra
         let line = cells.map(|(cell, width)| format!("{cell}{}", " ".repeat(width.saturating_sub(cell.width()))));
         drawing.styles.paint(row.style, cut(&line.collect::<Vec<_>>().join(" ")).trim_end())
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(line).chain(notes.map(|note| cut(&note))).collect()
+}
+
+/// What to expect of a model, and its past as sparklines.
+fn notes(model: &Value, window: &str, asked: &[String], bars: Bars) -> Vec<String> {
+    let name = within(&word(model, "/gpu_model"), WIDEST_MODEL);
+    let expects = model.get("effective").filter(|effective| !effective.is_null()).map(|effective| {
+        let share =
+            |field: &str| exact::parse(&text(effective, field)?).ok().map(|share| quantity("effective_util", share));
+        let band = share("/low").zip(share("/high")).map(|(low, high)| format!(" ({low} to {high})"));
+        let (expected, band) = (share("/expected").unwrap_or_default(), band.unwrap_or_default());
+        format!("{name}: effective {expected}{band} by {}, {}", word(effective, "/metric"), word(effective, "/basis"))
+    });
+    let past = model.get("series").and_then(|series| series.get(window)).and_then(Value::as_object);
+    let is_shown =
+        |metric: &String| if asked.is_empty() { METRICS.contains(&&**metric) } else { asked.contains(metric) };
+    let sparklines = past.into_iter().flatten().filter(|(metric, _)| is_shown(metric)).map(|(metric, series)| {
+        let value = |value: &Value| exact::parse(value.as_str()?).ok();
+        let values: Vec<Option<Decimal>> = array(series, "/values").iter().map(value).collect();
+        format!("{name}: {metric} {} last {window}", sparkline(&values, bars))
+    });
+    expects.into_iter().chain(sparklines).collect()
+}
+
+/// One sign for each share of 1, at most as many as there are buckets in a window; what was not observed is a gap.
+fn sparkline(values: &[Option<Decimal>], bars: Bars) -> String {
+    let signs = bars.steps();
+    let highest = signs.len().saturating_sub(1);
+    let sign = |value: &Option<Decimal>| {
+        let Some(value) = value else { return ' ' };
+        let step = (value * Decimal::from(highest)).round();
+        signs.get(usize::try_from(step).unwrap_or(0).min(highest)).copied().unwrap_or(' ')
+    };
+    values.iter().take(LONGEST_SPARKLINE).map(sign).collect()
 }
 
 fn rows(model: &Value, window: &str, asked: &[String], bars: Bars) -> Vec<Row> {
@@ -190,6 +226,31 @@ mod tests {
         assert!(power[2].starts_with("A100         xxxxxxxxx not observed"), "{power:?}");
         let drawing = Drawing { bars: Bars::for_output(true), styles: Styles::NONE };
         assert_eq!(draw(&json!({"models": []}), "15m", &[], drawing).len(), 1);
+    }
+
+    #[test]
+    fn what_to_expect_and_the_past_stand_below() {
+        let values = json!(["0", "0.5", null, "1", "1.5", "x"]);
+        let model = json!({"gpu_model": "A\u{1b}100", "health": "ok", "age_ms": 1, "windows": {},
+            "effective": {"expected": "0.8215", "low": "0.77", "high": "0.86", "metric": "gpu_util", "basis": "tenant_7d"},
+            "series": {"7d": {"gpu_util": {"values": values}, "mem_util": {"values": values}}}});
+        let usage = json!({"models": [model]});
+        let below = |window, metrics: &[String], is_utf8| {
+            let drawing = Drawing { bars: Bars::for_output(is_utf8), styles: Styles::NONE };
+            draw(&usage, window, metrics, drawing).into_iter().filter(|line| line.contains(": ")).collect::<Vec<_>>()
+        };
+        let expects = "A100: effective 82.2 % (77 % to 86 %) by gpu_util, tenant_7d";
+        assert_eq!(below("7d", &[], true), [expects, "A100: gpu_util ▁▅ ██  last 7d"]);
+        assert_eq!(below("7d", &["mem_util".to_owned()], false), [expects, "A100: mem_util _= ##  last 7d"]);
+        assert_eq!(below("15m", &[], true), [expects]);
+        let mut bandless = usage.clone();
+        bandless["models"][0]["effective"]["low"] = Value::Null;
+        let drawing = Drawing { bars: Bars::for_output(false), styles: Styles::NONE };
+        assert!(
+            draw(&bandless, "15m", &[], drawing)
+                .iter()
+                .any(|line| line == "A100: effective 82.2 % by gpu_util, tenant_7d")
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::*;
 
 /// Base units only, and at the end of the name.
-const UNITS: &[&str] = &["seconds", "bytes"];
+const UNITS: &[&str] = &["seconds", "bytes", "ratio"];
 const NOT_BASE_UNITS: &[&str] = &[
     "milliseconds",
     "ms",

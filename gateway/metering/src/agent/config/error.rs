@@ -54,6 +54,25 @@ pub(crate) enum Problem {
     NotLoopback(std::net::SocketAddr),
     #[error("`control_listen` and `metrics_listen` are both `{0}`; give metrics a port of their own or leave it out")]
     SameAddress(std::net::SocketAddr),
+    #[error("`gateway` and `redis.url` are both set; snapshots go to one of them")]
+    TwoDestinations,
+    #[error(
+        "`redis.url` is set and `mac.key_file` is not: gateways take no snapshot out of Redis without a MAC; set it \
+         (`openssl rand -base64 32`)"
+    )]
+    RedisWithoutKey,
+    #[error("`redis.url` cannot be used: {0}")]
+    RedisUrl(crate::redis::link::UrlError),
+    #[error("`{0}` is set, and `redis.url` has one as well; leave out one of them")]
+    AlsoInUrl(&'static str),
+    #[error("`redis.password_file` `{0}` does not hold one line with a password")]
+    Password(PathBuf),
+    #[error("there is a user for Redis and no password; set `redis.password_file`")]
+    UserWithoutPassword,
+    #[error("`redis.ca_file` `{path}`: {error}")]
+    Authorities { path: PathBuf, error: crate::redis::link::LinkError },
+    #[error("`redis.ca_file` is set and `redis.url` is without TLS; give `rediss://…`, or leave it out")]
+    AuthoritiesWithoutTls,
     #[error("`assignments`: {0}")]
     Assignment(String),
 }

@@ -10,6 +10,8 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::agent::holding;
+use crate::redis::keys::Keyspace;
+use crate::redis::link::{RedisSettings, UrlError};
 
 /// How a setting is read from text, and what to tell whoever wrote something else.
 pub(super) struct Rule<T> {
@@ -55,6 +57,19 @@ pub(super) fn gateway() -> Rule<Option<String>> {
         let rest = authority.strip_prefix(address.host()?)?;
         let has_port = rest.is_empty() || address.port_u16().is_some_and(|port| port > 0);
         (has_host && has_port && authority.bytes().all(is_plain)).then(|| Some(format!("http://{authority}")))
+    })
+}
+
+/// Empty: none. What is wrong is told by whoever asks: the text, in which a password may be, is not shown.
+pub(super) fn database_url() -> Rule<Result<Option<RedisSettings>, UrlError>> {
+    let expected = "a URL like \"redis://redis.internal:6379\", or nothing";
+    Rule::text(expected, |text| Some((!text.is_empty()).then(|| RedisSettings::parse_url(text)).transpose()))
+}
+
+/// Of keys.
+pub(super) fn prefix() -> Rule<String> {
+    Rule::text("1 to 64 of a-z, A-Z, 0-9, `-`, `_`, `.` and `:`", |text| {
+        Keyspace::is_prefix(text).then(|| text.to_owned())
     })
 }
 

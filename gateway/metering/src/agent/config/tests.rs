@@ -2,8 +2,11 @@
 
 use std::fs;
 
+use farebox_servers::Certificates;
+
 use super::*;
 use crate::meter::{Part, Workload};
+use crate::redis::writer::WriteLimits;
 use crate::samples::Directory;
 use crate::tick::InstanceId;
 
@@ -29,6 +32,10 @@ fn load(
     })
 }
 
+fn delivers_to(config: &Config) -> String {
+    config.to.as_ref().map_or("nobody".to_owned(), ToString::to_string)
+}
+
 /// What is wrong, each without the path of the file.
 fn wrong(file: &str) -> Vec<String> {
     let errors = load(Some(file), &[], &[]).unwrap_err();
@@ -44,7 +51,7 @@ fn wrong(file: &str) -> Vec<String> {
 fn the_example_says_the_defaults() {
     let (example, defaults) = (load(Some(EXAMPLE), &[], &[]).unwrap(), load(None, &[], &[]).unwrap());
     assert_eq!(format!("{example:?}"), format!("{defaults:?}"));
-    assert_eq!((defaults.node.as_str(), defaults.gateway), ("gpu-07", None));
+    assert_eq!((defaults.node.as_str(), defaults.to.is_none()), ("gpu-07", true));
     assert_eq!(
         (defaults.tick, defaults.control_listen.to_string()),
         (Duration::from_secs(1), "127.0.0.1:9411".to_owned())
@@ -60,17 +67,25 @@ fn every_commented_setting_of_the_example_is_one() {
         |line: &str| line.starts_with("# [[") || line.strip_prefix("# ").is_some_and(|rest| rest.contains(" = "));
     let token = directory.path().join("token");
     fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
-    let lines = EXAMPLE.lines().map(|line| if is_setting(line) { &line[2..] } else { line });
+    let password = directory.path().join("password");
+    fs::write(&password, "s3cret\n").unwrap();
+    let certificates = Certificates::make();
+    // Redis is in the gateway's place.
+    let lines = EXAMPLE.lines().filter(|line| !line.starts_with("# gateway = "));
+    let lines = lines.map(|line| if is_setting(line) { &line[2..] } else { line });
     let text = lines.collect::<Vec<_>>().join("\n").replace("/etc/farebox-agent/key", key.to_str().unwrap());
     let text = text.replace("/etc/farebox-agent/token", token.to_str().unwrap());
+    let text = text.replace("/etc/farebox-agent/redis-password", password.to_str().unwrap());
+    let text = text.replace("/etc/farebox-agent/redis-ca.pem", certificates.authority().to_str().unwrap());
     let config = load(Some(&text), &[], &[]).unwrap();
+    assert_eq!(delivers_to(&config), "rediss://redis.internal:6379/0, keys `farebox`, 1 shard(s)");
     assert_eq!(config.models["NVIDIA A100-SXM4-80GB"], "A100");
     assert_eq!(config.assignments.len(), 2);
     let part = &config.assignments[1].parts[0];
     assert_eq!((part.instance, part.share), (Some(InstanceId { gpu_instance: 1, compute_instance: 0 }), 500_000));
     assert_eq!(config.key.unwrap().id(), Some("gpu-07"));
     assert!(config.control_token.is_some());
-    assert_eq!(config.warnings.len(), 2, "the key and the token may be read by others");
+    assert_eq!(config.warnings.len(), 3, "the key, the token and the password may be read by others");
 }
 
 #[test]
@@ -85,10 +100,10 @@ fn flags_count_above_variables_and_those_above_the_file() {
         ("FAREBOX_LISTEN", "the gateway's"),
     ];
     let config = load(Some(file), &environment, &[("node", "flag")]).unwrap();
-    assert_eq!((config.node.as_str(), config.gateway.as_deref()), ("flag", Some("http://variable:1")));
+    assert_eq!((config.node.as_str(), delivers_to(&config)), ("flag", "http://variable:1".to_owned()));
     assert_eq!((config.tick, config.spool.entries), (Duration::from_secs(2), 6));
     let config = load(Some(file), &[("FAREBOX_AGENT_GATEWAY", "")], &[]).unwrap();
-    assert_eq!(config.gateway, None, "an empty one is none");
+    assert_eq!(delivers_to(&config), "nobody", "an empty one is none");
 }
 
 #[test]
@@ -98,12 +113,12 @@ fn all_that_is_wrong_is_told_at_once_and_where() {
         wrong(file),
         [
             "1:8: `tick` is `50ms`; give a duration from `100ms` to `1m`, like `1s`",
-            "2:1: `nodes` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
+            "2:1: `nodes` is not a setting; there is `node`, `gateway`, `redis`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
             "3:18: `control_listen` is of type integer; give an address with a port, like `127.0.0.1:9411`",
             "5:1: `spool.entires` is not a setting; there is `spool.entries`, `spool.bytes`",
             "6:9: `spool.bytes` is `-1`; give a whole number from 65536 to 1073741824",
             "8:7: `models.\"A\"` is of type integer; give a model of the price book, like \"A100\"",
-            "10:1: `lgo.level` is not a setting; there is `node`, `gateway`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
+            "10:1: `lgo.level` is not a setting; there is `node`, `gateway`, `redis`, `tick`, `library`, `state_dir`, `control_listen`, `control_token_file`, `metrics_listen`, `mac`, `spool`, `models`, `assignments`, `log`",
         ]
     );
     let errors = load(Some("tick = \"1s\"\nnode = ["), &[("FAREBOX_AGENT_TICKS", "1s")], &[("log.level", "loud")])
@@ -242,4 +257,44 @@ fn only_files_that_end_are_read() {
     for path in [Path::new("/dev/zero"), directory.path(), large.as_path()] {
         assert!(small_file(path).is_err(), "{}", path.display());
     }
+}
+
+#[test]
+fn redis_is_in_the_gateways_place_with_a_key_and_its_secrets_in_files() {
+    let directory = Directory::new();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (key, password) = (file("key", KEY), file("password", "s3cret\n"));
+    let (empty, lines) = (file("empty", ""), file("lines", "s3cret\nmore\n"));
+    let url = ("redis.url", "redis://a");
+    let key = ("mac.key_file", key.as_str());
+    let password = ("redis.password_file", password.as_str());
+    let config = load(None, &[], &[url, key, ("redis.username", "agent"), password, ("redis.keep", "2h")]).unwrap();
+    let Some(Destination::Redis(settings, limits)) = config.to else { panic!("no Redis") };
+    assert_eq!((settings.username.as_deref(), settings.password.as_deref()), (Some("agent"), Some("s3cret")));
+    assert_eq!(limits, WriteLimits { keep: Duration::from_secs(7_200), ..WriteLimits::standard() });
+
+    let refused = |flags: &[(&'static str, &str)], expected: &str| {
+        let errors = load(None, &[], flags).unwrap_err().to_string();
+        assert!(errors.contains(expected) && !errors.contains("s3cret"), "{errors}");
+    };
+    refused(&[url], "`mac.key_file` is not");
+    refused(&[url, key, ("gateway", "http://a:1")], "snapshots go to one of them");
+    refused(&[("redis.url", "redis://s3cret@b@c"), key], "`redis.url` cannot be used");
+    refused(&[("redis.url", "redis://u:s3cret@c"), key, password], "leave out one of them");
+    refused(&[("redis.url", "redis://u@c"), key], "no password");
+    for not_one in [empty.as_str(), lines.as_str()] {
+        refused(&[url, key, ("redis.password_file", not_one)], "one line with a password");
+    }
+    refused(&[url, key, ("redis.ca_file", empty.as_str())], "`redis.ca_file`");
+    refused(&[url, key, ("redis.prefix", "a{b")], "`redis.prefix`");
+    refused(&[("redis.shards", "0")], "1 to 256");
+    refused(&[("redis.keep", "30s")], "`redis.keep`");
+    let config = load(None, &[], &[("redis.url", "redis://:s3cret@a"), key]).unwrap();
+    assert!(config.warnings.iter().any(|warning| warning.contains("`redis.password_file`")));
+    assert!(!format!("{config:?}").contains("s3cret"));
+    assert!(load(None, &[], &[("redis.url", ""), ("gateway", "http://a:1")]).is_ok(), "an empty one is none");
 }

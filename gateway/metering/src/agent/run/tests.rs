@@ -5,7 +5,7 @@ use crossbeam_channel::unbounded;
 use super::super::config::StateDir;
 use super::*;
 use crate::clock::Now;
-use crate::delivery::{DeliverySettings, SpoolLimits};
+use crate::delivery::{DeliverySettings, Destination, SpoolLimits};
 use crate::meter::{JobEnd, MeterSettings, Part};
 use crate::samples::Directory;
 use crate::tick::{DeviceInfo, DeviceState, DeviceTick, Library, Readings};
@@ -182,7 +182,8 @@ fn a_recording_is_metered_to_its_end_and_every_microsecond_is_accounted_for() {
 fn delivery(directory: &Directory) -> Arc<Delivery> {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (gateway, state_dir) = (format!("http://{nobody}"), Some(directory.path().to_owned()));
-    let settings = DeliverySettings { gateway, key: None, limits: SpoolLimits::standard(), state_dir };
+    let settings =
+        DeliverySettings { to: Destination::Gateway(gateway), key: None, limits: SpoolLimits::standard(), state_dir };
     Arc::new(Delivery::start(settings, Clock::system()).unwrap())
 }
 

@@ -17,8 +17,17 @@ fn written(job: &str, seq: u64, health: &str) -> Written {
     Written::of(&snapshot).unwrap()
 }
 
+/// As over HTTP.
+const ONE: Addressee = Addressee { name: "the gateway", batch: SpoolLimits { entries: 1, bytes: usize::MAX } };
+
 fn courier(limits: SpoolLimits) -> Courier {
-    Courier::new(limits, true)
+    Courier::new(ONE, limits, true)
+}
+
+impl Courier {
+    fn posted_one(&mut self, parcel: &Parcel, outcome: Posted, now_us: u64) {
+        self.posted(std::slice::from_ref(parcel), vec![Some(outcome)], now_us, 0);
+    }
 }
 
 fn away() -> Posted {
@@ -27,7 +36,7 @@ fn away() -> Posted {
 
 fn parcel(courier: &mut Courier, now_us: u64) -> Parcel {
     match courier.next(now_us) {
-        Step::Post(parcel) => parcel,
+        Step::Post(mut parcels) if parcels.len() == 1 => parcels.remove(0),
         other => panic!("{other:?} instead of a post"),
     }
 }
@@ -37,9 +46,9 @@ fn work(courier: &mut Courier, now_us: u64, outcome: &Posted) -> (u64, u64) {
     let (mut saves, mut posts) = (0, 0);
     loop {
         match courier.next(now_us) {
-            Step::Post(parcel) => {
+            Step::Post(parcels) => {
                 posts += 1;
-                courier.posted(&parcel, outcome.clone(), now_us, 0);
+                courier.posted(&parcels, vec![Some(outcome.clone())], now_us, 0);
             }
             Step::Save(_) => saves += 1,
             Step::Wait(_) | Step::End => return (saves, posts),
@@ -87,7 +96,7 @@ fn while_it_is_away_nothing_is_posted_before_its_time() {
     let first = parcel(&mut courier, 0);
     let retry_after = Some(Duration::from_secs(7));
     let asked = Posted::Away { reason: "answered 429".to_owned(), retry_after, was_answered: false };
-    courier.posted(&first, asked, 0, 0);
+    courier.posted_one(&first, asked, 0);
     assert!(matches!(courier.next(0), Step::Save(bodies) if bodies.len() == 1));
     assert_eq!(courier.next(0), Step::Wait(Some(Duration::from_secs(7))));
     courier.offer(vec![written("a", 2, "ok")]);
@@ -120,9 +129,9 @@ fn an_older_run_is_delivered_first_and_then_its_file_goes() {
     courier.read(&mut &left[..]).unwrap();
     courier.offer(vec![written("c", 10, "ok")]);
     let mut posted = Vec::new();
-    while let Step::Post(parcel) = courier.next(0) {
-        posted.push(parcel.seq);
-        courier.posted(&parcel, Posted::NotNewer, 0, 0);
+    while let Step::Post(parcels) = courier.next(0) {
+        posted.push(parcels[0].seq);
+        courier.posted_one(&parcels[0], Posted::NotNewer, 0);
     }
     assert_eq!(posted, [8, 9, 10]);
     assert_eq!(courier.counters().not_newer, 3);
@@ -136,23 +145,23 @@ fn a_stop_tries_once_more_and_keeps_the_rest() {
     work(&mut courier, 0, &away());
     courier.stop();
     let last = parcel(&mut courier, 1);
-    courier.posted(&last, away(), 2, 0);
+    courier.posted_one(&last, away(), 2);
     assert!(matches!(courier.next(20 * SECOND), Step::Save(bodies) if bodies.len() == 2));
     assert_eq!(courier.next(20 * SECOND), Step::End);
 
-    let mut back = Courier::new(SpoolLimits::standard(), false);
+    let mut back = Courier::new(ONE, SpoolLimits::standard(), false);
     back.offer(vec![written("a", 1, "ok")]);
     work(&mut back, 0, &away());
     back.stop();
     let last = parcel(&mut back, 1);
-    back.posted(&last, Posted::Applied, 2, 0);
+    back.posted_one(&last, Posted::Applied, 2);
     assert_eq!(back.next(2), Step::End);
     assert_eq!(back.give_up(), None);
 }
 
 #[test]
 fn without_a_directory_nothing_is_saved() {
-    let mut courier = Courier::new(SpoolLimits::standard(), false);
+    let mut courier = Courier::new(ONE, SpoolLimits::standard(), false);
     for second in 0..100 {
         courier.offer(vec![written("a", second, "ok")]);
         assert_eq!(work(&mut courier, second * SECOND, &away()).0, 0);
@@ -165,14 +174,14 @@ fn a_snapshot_that_the_gateway_fails_on_lets_the_others_pass() {
     courier.offer(vec![written("poison", 1, "ok"), written("a", 2, "ended"), written("b", 3, "ok")]);
     let poison = parcel(&mut courier, 0);
     let failed = Posted::Away { reason: "answered 503".to_owned(), retry_after: None, was_answered: true };
-    courier.posted(&poison, failed, 0, 0);
+    courier.posted_one(&poison, failed, 0);
     let mut now_us = 0;
     let mut posted = Vec::new();
     while posted.len() < 3 {
         now_us += SECOND;
-        if let Step::Post(parcel) = courier.next(now_us) {
-            posted.push(parcel.seq);
-            courier.posted(&parcel, Posted::Applied, now_us, 0);
+        if let Step::Post(parcels) = courier.next(now_us) {
+            posted.push(parcels[0].seq);
+            courier.posted_one(&parcels[0], Posted::Applied, now_us);
         }
     }
     assert_eq!(posted, [2, 3, 1]);
@@ -213,25 +222,12 @@ fn windows_that_the_gateway_does_not_use_are_counted() {
 }
 
 #[test]
-fn clocks_are_compared_to_what_a_date_can_tell() {
-    let mut courier = courier(SpoolLimits::standard());
-    let mut skew = |sent_s: i64, received_s: i64, date_s: i64| {
-        courier.compare_clocks((sent_s * 1_000_000 + 500_000, received_s * 1_000_000 + 500_000), date_s * 1_000_000);
-        courier.counters().clock_skew_us.unwrap()
-    };
-    assert_eq!(skew(100, 100, 100), 0);
-    assert_eq!(skew(100, 104, 102), 0, "a slow answer is no skew");
-    assert_eq!(skew(110, 110, 100), 9_500_000);
-    assert_eq!(skew(100, 101, 111), -9_500_000);
-}
-
-#[test]
 fn a_tombstone_is_safe_once_it_is_delivered_or_on_disk() {
     let mut courier = courier(SpoolLimits::standard());
     assert!(courier.tombstones_are_safe());
     courier.offer(vec![written("a", 1, "ended")]);
     let first = parcel(&mut courier, 0);
-    courier.posted(&first, away(), 0, 0);
+    courier.posted_one(&first, away(), 0);
     let Step::Save(_) = courier.next(0) else { panic!("not saved") };
     assert!(!courier.tombstones_are_safe(), "nothing says that it was written");
     courier.saved();
@@ -240,4 +236,44 @@ fn a_tombstone_is_safe_once_it_is_delivered_or_on_disk() {
     assert!(!courier.tombstones_are_safe());
     work(&mut courier, 60 * SECOND, &Posted::Applied);
     assert!(courier.tombstones_are_safe());
+}
+
+#[test]
+fn what_may_have_arrived_proves_no_other_agent() {
+    let redis = Addressee { name: "Redis", batch: SpoolLimits { entries: 500, bytes: 1 << 20 } };
+    let mut courier = Courier::new(redis, SpoolLimits::standard(), false);
+    let all = |courier: &mut Courier, seq| {
+        courier.offer((0..20).map(|job| written(&format!("job-{job}"), seq, "ok")).collect());
+        match courier.next(seq * 60 * SECOND) {
+            Step::Post(parcels) => parcels,
+            other => panic!("{other:?}"),
+        }
+    };
+    let parcels = all(&mut courier, 1);
+    assert_eq!(parcels.len(), 20);
+    let mut outcomes = vec![None; 20];
+    outcomes[0] = Some(away());
+    courier.posted(&parcels, outcomes, 0, 0);
+    assert_eq!((courier.counters().failed, courier.counters().waiting), (1, 20));
+    assert_eq!(all(&mut courier, 1), parcels);
+    courier.posted(&parcels, vec![Some(Posted::NotNewer); 20], 60 * SECOND, 0);
+    assert_eq!((courier.outrun, courier.counters().not_newer, courier.counters().away), (0, 20, false));
+    let parcels = all(&mut courier, 2);
+    courier.posted(&parcels, vec![Some(Posted::NotNewer); 20], 120 * SECOND, 0);
+    assert_eq!((courier.outrun, courier.outrun_said_us), (20, Some(120 * SECOND)));
+}
+
+#[test]
+fn of_a_batch_what_was_taken_is_settled_and_the_rest_waits() {
+    let redis = Addressee { name: "Redis", batch: SpoolLimits { entries: 3, bytes: 1 << 20 } };
+    let mut courier = Courier::new(redis, SpoolLimits::standard(), false);
+    courier.offer(["a", "b", "c", "d"].map(|job| written(job, 1, "ok")).into());
+    let Step::Post(parcels) = courier.next(0) else { panic!("nothing to post") };
+    assert_eq!(parcels.len(), 3);
+    courier.posted(&parcels, vec![Some(Posted::Applied), Some(away()), Some(Posted::Applied)], 0, 0);
+    let counters = courier.counters();
+    assert_eq!((counters.applied, counters.waiting, counters.away), (2, 2, true));
+    let Step::Post(rest) = courier.next(SECOND) else { panic!("nothing to post") };
+    let jobs: Vec<_> = rest.iter().map(|parcel| parcel.holding.job.as_deref().unwrap()).collect();
+    assert_eq!(jobs, ["b", "d"]);
 }

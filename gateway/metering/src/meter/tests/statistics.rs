@@ -189,6 +189,30 @@ fn histograms_count_gpu_time_at_each_per_cent() {
 }
 
 #[test]
+fn what_gpm_measures_has_histograms_of_devices_and_of_instances() {
+    let gpm = [(Metric::SmUtil, 500_000), (Metric::TensorActive, 250_000), (Metric::DramActive, 400_000)];
+    let mut rig = Rig::new();
+    rig.start(whole("acme", "GPU-1"));
+    rig.start(job("blue", &[("GPU-2", Some(1), 1_000_000)], &[]));
+    rig.run(
+        10,
+        &[
+            gpu("GPU-1", &[&gpm[..], &[(Metric::SmOccupancy, 300_000)]].concat()),
+            partitioned("GPU-2", &[], vec![slice(1, 42, &gpm)]),
+        ],
+    );
+    rig.snapshots();
+    for tenant in ["acme", "blue"] {
+        let histograms = rig.wire_of(tenant).histograms.clone().unwrap();
+        assert_eq!(histograms.keys().collect::<Vec<_>>(), ["dram_active", "sm_util", "tensor_active"], "{tenant}");
+        let bins = [("sm_util", 50), ("tensor_active", 25), ("dram_active", 40)];
+        for (metric, percent) in bins {
+            assert_eq!(rig.histogram(tenant, metric)[percent], 10_000, "{tenant} {metric}");
+        }
+    }
+}
+
+#[test]
 fn the_rounding_of_a_histograms_bin_never_adds_up() {
     let mut rig = Rig::new();
     rig.start(job("acme", &[("GPU-1", None, 333_333)], &["/a"]));
