@@ -4,7 +4,6 @@
 //! that is away, what waits is bounded and kept on disk (`spool.jsonl`); a newer snapshot takes the place of an older one, because
 //! the newest state is what is wanted, and counters go on by themselves.
 
-mod backoff;
 mod courier;
 pub mod mac;
 mod port;

@@ -1,6 +1,6 @@
 //! Metering: what was observed of the tenants' GPUs, from the driver to the mirror that quotes read.
 //!
-//! - [`clock`]: wall and monotonic time, read in one place; `durable`: files that survive a power cut
+//! - [`clock`]: wall and monotonic time, read in one place; `durable`: files that survive a power cut; `backoff`: how long to leave alone
 //! - [`tick`]: what one pass over a machine's GPUs read; [`reader`] gives them, live or from a recording
 //! - [`nvml`]: one pass over the machine's GPUs, the only code that calls the driver
 //! - [`recording`]: ticks in a file, and their replay; [`generator`] makes such files of published distributions
@@ -15,6 +15,7 @@
 //! only whether a text that is no plain decimal is a blank reading, and when the next tick of a replay is due.
 
 pub mod agent;
+mod backoff;
 pub mod clock;
 pub mod delivery;
 mod durable;

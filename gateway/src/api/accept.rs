@@ -20,21 +20,25 @@ fn wish(headers: &HeaderMap, wanted: (&str, &str)) -> Wish {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges = values.flat_map(|value| value.split(','));
     let matching = ranges.filter_map(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let (kind, form) = parts.next()?.split_once('/')?;
+        let (range, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let (kind, form) = range.trim().split_once('/')?;
         let exactness = match (kind, form) {
             ("*", "*") => 1,
             (kind, "*") if kind.eq_ignore_ascii_case(wanted.0) => 2,
             (kind, form) if kind.eq_ignore_ascii_case(wanted.0) && form.eq_ignore_ascii_case(wanted.1) => 3,
             _ => return None,
         };
-        let weight = parts.find_map(|parameter| {
-            let (name, weight) = parameter.split_once('=')?;
-            name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
-        });
-        Some((weight.map_or(WHOLE, thousandths), exactness))
+        Some((weight(parameters).map_or(WHOLE, thousandths), exactness))
     });
     matching.max_by_key(|(weight, exactness)| (*exactness, *weight)).unwrap_or((0, 0))
+}
+
+/// `0.5` of `level=1;q=0.5`, as whatever is negotiated has it (RFC 9110 §12.4.2).
+pub(super) fn weight(parameters: &str) -> Option<&str> {
+    parameters.split(';').find_map(|parameter| {
+        let (name, weight) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
+    })
 }
 
 /// Of `0.5`, 500. What is no weight is as if it were not there.

@@ -7,6 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use tokio::task::spawn_blocking;
 
+use super::accept::weight;
+
 /// Below this, what gzip saves on the wire is not worth its computing: a quote of one line is not compressed.
 const SMALLEST_BYTES: u64 = 4096;
 /// Fast: answers are made once and sent once.
@@ -40,11 +42,8 @@ pub(super) fn is_accepted(headers: &HeaderMap) -> bool {
 
 /// `q=0`, `q=0.0` …
 fn is_zero_weight(parameters: &str) -> bool {
-    let weight = parameters.split(';').find_map(|parameter| {
-        let (name, weight) = parameter.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
-    });
-    weight.is_some_and(|weight| weight.starts_with('0') && weight.bytes().all(|byte| matches!(byte, b'0' | b'.')))
+    weight(parameters)
+        .is_some_and(|weight| weight.starts_with('0') && weight.bytes().all(|byte| matches!(byte, b'0' | b'.')))
 }
 
 /// The answer, compressed where that is asked for and worth it.

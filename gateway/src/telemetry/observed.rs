@@ -90,10 +90,8 @@ where
                 memo.quarantined,
             ),
         ];
-        for (name, help, value) in gauges {
-            let gauge = ConstGauge::new(u64::try_from(value).unwrap_or(u64::MAX));
-            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
-        }
+        let gauges = gauges.map(|(name, help, value)| (name, help, u64::try_from(value).unwrap_or(u64::MAX)));
+        encode_gauges(&mut encoder, &gauges)?;
         let bytes = ConstGauge::new(memo.bytes);
         let help = "Memory of the outcomes that are kept, estimated.";
         bytes.encode(encoder.encode_descriptor("memo", help, Some(&Unit::Bytes), MetricType::Gauge)?)?;
@@ -131,10 +129,23 @@ where
             ),
             ("http_connections_refused", "Connections beyond the limit.", connections_refused),
         ];
-        for (name, help, value) in counters {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
-        }
-        Ok(())
+        encode_counters(&mut encoder, &counters)
     }
+}
+
+/// A metric without unit or labels: its name, what it is, and its value.
+pub(super) type Row = (&'static str, &'static str, u64);
+
+pub(super) fn encode_gauges(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Result {
+    for (name, help, value) in rows {
+        ConstGauge::new(*value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+    }
+    Ok(())
+}
+
+pub(super) fn encode_counters(encoder: &mut DescriptorEncoder<'_>, rows: &[Row]) -> fmt::Result {
+    for (name, help, value) in rows {
+        ConstCounter::new(*value).encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+    }
+    Ok(())
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::DeliveryCounters;
-use super::backoff::Backoff;
 use super::post::Posted;
 use super::skew::{Call, Skew};
 use super::spool::{Holding, Parcel, Spool, SpoolLimits, Written};
+use crate::backoff::Backoff;
 
+/// For how long the other side is left alone after it failed.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// While the gateway is away, the spool is written this often at most.
 const SAVE_EVERY_US: u64 = 10_000_000;
 /// Distinct refusals that are logged; a gateway that words each one differently fills no disk.
@@ -84,7 +87,7 @@ impl Courier {
         Self {
             to,
             spool: Spool::new(limits),
-            backoff: Backoff::default(),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
             away: None,
             keeps,
             file_is_filled: false,

@@ -18,7 +18,7 @@ use rust_decimal::Decimal;
 use super::rollup::Windows;
 use super::series::Merged;
 use super::tenant::{Held, Tenant};
-use super::{Mirror, UsageQuery, merge};
+use super::{Mirror, merge};
 use crate::snapshot::job_kind;
 use crate::tick::Metric;
 pub use effective::{DRAM_PEAK, TENSOR_PEAK};
@@ -109,7 +109,7 @@ pub(super) fn forecast(
     let gpu_model = query.gpu_model.filter(|model| of(model) || was_held(model));
     let is_asked = |held: &Arc<Held>| gpu_model.is_none_or(|asked| asked == held.snapshot.gpu_model);
     let live = live.into_iter().filter(is_asked).collect();
-    let held = merge::freshest(live, &as_for_a_price(query));
+    let held = merge::freshest(live, query.hard_stale_ms, query.now);
     let known = Known { tenant, gpu_model, held, now: query.now };
     let enough = Enough { min_coverage: query.min_coverage, thin_held_us: query.thin_held_us };
     BASES.into_iter().find_map(|basis| match (basis.scope, query.job_kind) {
@@ -117,11 +117,6 @@ pub(super) fn forecast(
         (BasisScope::JobKind, Some(kind)) => known.forecast(basis, Some(kind), enough),
         (BasisScope::JobKind, None) => None,
     })
-}
-
-fn as_for_a_price<'a>(query: &ForecastQuery<'a>) -> UsageQuery<'a> {
-    let ForecastQuery { tenant, gpu_model, hard_stale_ms, now, .. } = *query;
-    UsageQuery { tenant, gpu_model: gpu_model.unwrap_or_default(), keys: &[], hard_stale_ms, now }
 }
 
 /// What is rolled up of one model or all, of one kind of jobs or all.

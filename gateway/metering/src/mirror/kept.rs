@@ -33,16 +33,16 @@ pub type RollUpName = (Arc<str>, Arc<str>);
 pub struct NotARollUp;
 
 impl Mirror {
-    /// Those that took something in since this was last called with `after` (`Some(0)` the first time: what was restored is kept
-    /// already), or all (`None`), and what to call it with next. All of them at once take much memory: for many, see
-    /// [`pairs_changed`](Self::pairs_changed).
-    pub fn roll_ups_changed(&self, after: Option<u64>) -> (Vec<KeptRollUp>, u64) {
+    /// What [`pairs_changed`](Self::pairs_changed) names, all at once: much memory where there are many.
+    #[cfg(test)]
+    pub(crate) fn roll_ups_changed(&self, after: Option<u64>) -> (Vec<KeptRollUp>, u64) {
         let (pairs, next) = self.pairs_changed(after);
         let kept = pairs.iter().filter_map(|(tenant, gpu_model)| self.roll_up_bytes(tenant, gpu_model));
         (kept.collect(), next)
     }
 
-    /// The names of the same, sorted.
+    /// Those that took something in since this was last called with `after` (`Some(0)` the first time: what was restored is kept
+    /// already), or all (`None`), sorted, and what to call it with next.
     pub fn pairs_changed(&self, after: Option<u64>) -> (Vec<RollUpName>, u64) {
         // What changes from here on is told next time, and perhaps already now.
         let next = self.changes.load(Ordering::SeqCst);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use ethnum::U256;
 use farebox_pricing::policy::Stat;
 use farebox_pricing::usage::{Observation, ObservedStat, StatKey, StatQuality, UsageScope};
+use jiff::Timestamp;
 use rust_decimal::Decimal;
 
 use super::UsageQuery;
@@ -76,8 +77,8 @@ struct Contribution {
 }
 
 /// Leaves out what is hard-stale, where there is something that is not.
-pub(super) fn freshest(mut held: Vec<Arc<Held>>, query: &UsageQuery<'_>) -> Vec<Arc<Held>> {
-    let is_fresh = |held: &Arc<Held>| held.age_ms(query.now) <= query.hard_stale_ms;
+pub(super) fn freshest(mut held: Vec<Arc<Held>>, hard_stale_ms: u64, now: Timestamp) -> Vec<Arc<Held>> {
+    let is_fresh = |held: &Arc<Held>| held.age_ms(now) <= hard_stale_ms;
     if held.iter().any(is_fresh) {
         held.retain(is_fresh);
     }

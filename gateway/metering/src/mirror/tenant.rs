@@ -75,7 +75,7 @@ impl Tenant {
         };
         let model = (scope == UsageScope::GpuModel).then_some(query.gpu_model);
         let rolled = query.keys.iter().map(|key| self.rolled_up(model, key, query.now)).collect();
-        Seen { scope, held: merge::freshest(held, query), rolled }
+        Seen { scope, held: merge::freshest(held, query.hard_stale_ms, query.now), rolled }
     }
 
     /// A long window of one model, or of all.

@@ -145,10 +145,15 @@ impl Seen {
         let roll_up = tenant.roll_ups.get(gpu_model);
         let total = roll_up.map(|roll_up| roll_up.total());
         let kinds = kinds(&held, roll_up.map(Arc::as_ref));
-        let of_kind = |kind: &&str| {
-            let is_of_kind = |held: &&Arc<Held>| held.snapshot.job.as_deref().map(job_kind) == Some(kind);
+        let mut held_of: BTreeMap<&str, Vec<Arc<Held>>> = BTreeMap::new();
+        for held in &held {
+            if let Some(job) = &held.snapshot.job {
+                held_of.entry(job_kind(job)).or_default().push(Arc::clone(held));
+            }
+        }
+        let of_kind = |kind| {
             let rolled = roll_up.and_then(|roll_up| roll_up.kind(kind));
-            ((*kind).to_owned(), Part::of(held.iter().filter(is_of_kind).cloned().collect(), rolled, now))
+            (str::to_owned(kind), Part::of(held_of.remove(kind).unwrap_or_default(), rolled, now))
         };
         let UsageRules { min_coverage, thin_held_us, hard_stale_ms, .. } = UsageRules::default();
         let expectation = |job_kind: Option<&str>| {
@@ -172,7 +177,7 @@ impl Seen {
         Self {
             series: total.map(|total| history::series(total, now)).unwrap_or_default(),
             forecasts: asked.filter_map(expectation).collect(),
-            kinds: kinds.iter().map(of_kind).collect(),
+            kinds: kinds.into_iter().map(of_kind).collect(),
             whole: Part::of(held, total, now),
         }
     }

@@ -5,7 +5,6 @@
 //! read once more. The mirror goes forward only: reading twice changes nothing. Quotes and connections are on other threads and
 //! never wait for any of it.
 
-mod backoff;
 mod counts;
 mod following;
 mod keeping;
@@ -21,7 +20,6 @@ mod whole_index;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use jiff::Timestamp;
@@ -110,9 +108,7 @@ impl Feed {
         let mut feed = Self { watch: FeedWatch(Arc::clone(&shared)), stop, threads: Vec::new() };
         for shard in 0..shards {
             let following = Following::new(Arc::clone(&shared), shard, client.clone());
-            feed.threads.push(
-                start_thread(following, (Arc::clone(&shared), shard), stopped.clone()).map_err(FeedError::Thread)?,
-            );
+            feed.threads.push(start_thread(following, shard, stopped.clone()).map_err(FeedError::Thread)?);
         }
         Ok(feed)
     }
@@ -131,29 +127,10 @@ impl Feed {
     }
 }
 
-/// Says, when dropped, that a shard is not followed any more.
-struct Gone(Arc<Shared>, usize);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        if let Some(state) = self.0.states.get(self.1) {
-            state.is_connected.store(false, Ordering::Relaxed);
-        }
-    }
-}
-
-fn start_thread(
-    following: Following,
-    (shared, shard): (Arc<Shared>, u32),
-    stopped: watch::Receiver<bool>,
-) -> io::Result<JoinHandle<()>> {
+fn start_thread(following: Following, shard: u32, stopped: watch::Receiver<bool>) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let named = thread::Builder::new().name(format!("usage-feed-{shard}"));
-    named.spawn(move || {
-        // However it ends: whoever looks must not take a thread that is gone for one that follows.
-        let _gone = Gone(shared, usize::try_from(shard).unwrap_or(usize::MAX));
-        runtime.block_on(following.run(stopped));
-    })
+    named.spawn(move || runtime.block_on(following.run(stopped)))
 }
 
 impl FeedWatch {

@@ -2,6 +2,7 @@
 //! has a gap.
 
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +13,6 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
-use super::backoff::Backoff;
 use super::counts::ShardState;
 use super::keeping::{self, Keeping, Restored};
 use super::line::{Line, Trouble};
@@ -20,9 +20,13 @@ use super::offset::Offset;
 use super::stream_id::{self, Entry, StreamId, bytes, time_ms, whole};
 use super::trust::{Dropped, MOST_SNAPSHOT_BYTES};
 use super::whole_index::Keys;
+use crate::backoff::Backoff;
 use crate::mirror::Applied;
 use crate::redis::keys::{ORDER_DIGITS, RECEIVED_DIGITS, Stored};
 
+/// For how long Redis is left alone after it failed.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long a round waits for an entry.
 const WAIT_MS: u64 = 1_000;
 const LEAST_WAIT_US: u64 = 100_000;
@@ -62,10 +66,18 @@ pub(super) struct Following {
     keeping: Keeping,
     is_restored: bool,
     backoff: Backoff,
+    random: RandomState,
     kept_us: u64,
     bootstrapped_us: Option<u64>,
     /// What was logged last: told apart by text, so that a change is told and a repetition is not.
     told: Option<String>,
+}
+
+/// However it ends: whoever looks must not take a thread that is gone for one that follows.
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.state().is_connected.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Following {
@@ -79,7 +91,8 @@ impl Following {
             offset: Offset::default(),
             keeping: Keeping::new(),
             is_restored: false,
-            backoff: Backoff::default(),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            random: RandomState::new(),
             kept_us,
             bootstrapped_us: None,
             told: None,
@@ -96,7 +109,7 @@ impl Following {
             };
             self.state().is_connected.store(false, Ordering::Relaxed);
             self.tell_away(&trouble);
-            let pause = self.backoff.failed();
+            let pause = self.backoff.failed(None, self.random.hash_one(self.shared.clock.now().mono_us));
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => break,

@@ -51,7 +51,7 @@ impl Keeping {
     /// Where Redis has lost what was kept, all of it is written again.
     pub(super) async fn find_out(&mut self, line: &mut Line, shared: &Shared, shard: u32) -> Result<(), Trouble> {
         let mut pipeline = redis::pipe();
-        pipeline.cmd("EXISTS").arg(shared.keyspace.index_of_roll_ups(shard));
+        pipeline.cmd("EXISTS").arg(shared.keyspace.roll_ups(shard));
         let [answer] = line.ask(&pipeline).await?;
         if whole(&answer) == Some(0) {
             self.after = None;
